@@ -15,6 +15,7 @@
     ├── PlanError               the input or the output of the planner is inconsistent
     ├── ExecutionError          a task failed for good: stage, fragment and DuckDB's message
     │   ├── OutOfMemory         a task needs more memory than any machine has
+    │   ├── ProcessEnded        the child process of a task crashed or was killed
     │   ├── DiskFull            checkpoint or spill space is exhausted or not writable
     │   ├── CheckpointError     a checkpoint is missing, truncated or fails its checksum
     │   ├── GuardMismatch       two plans put out different rows under one signature
@@ -122,6 +123,13 @@ class OutOfMemory(ExecutionError):
     """
 
     single: float = 0.0
+
+
+class ProcessEnded(ExecutionError):
+    """The child process of a task has ended before the task. was_killed: by the system, which needs its memory, or by
+    its user."""
+
+    was_killed = False
 
 
 class DiskFull(ExecutionError):

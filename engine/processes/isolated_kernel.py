@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import duckdb
 import pyarrow as pa
 
-from qoop.catalog.errors import Revoked
+from qoop.catalog.errors import ProcessEnded, Revoked
 from qoop.engine.kernel import check_tables
 from qoop.engine.processes.child import PARTITION
 from qoop.engine.processes.isolated_task import IsolatedTask
 from qoop.engine.processes.pool import ProcessPool
-from qoop.engine.processes.process import ChildProcess, Limits, ProcessEnded
+from qoop.engine.processes.process import ChildProcess, Limits
 from qoop.engine.processes.task_in_process import run_task
 from qoop.engine.storage.growing import Begin, InMemory, Made, Output
 from qoop.engine.task import TaskSpec

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import duckdb
 
 from qoop.catalog import errors
-from qoop.catalog.errors import ExecutionError, OutOfMemory
+from qoop.catalog.errors import ExecutionError, OutOfMemory, ProcessEnded
 from qoop.engine.memory import anonymous_memory
 from qoop.engine.processes.child import HEADER
 from qoop.engine.processes.nursery import NO_SIGNAL
@@ -23,12 +23,6 @@ _INTERVAL = 0.02  # seconds between two checks of a call
 _TICKS = os.sysconf("SC_CLK_TCK")
 _REPORTED = 10.0  # seconds that the nursery may take to report the end of a process
 _SLACK = 32 << 20  # bytes beyond the limit at which the process is killed: its allocations fail before, as a rule
-
-
-class ProcessEnded(ExecutionError):
-    """The process has ended before its call. was_killed: by the system, which needs its memory, or by its user."""
-
-    was_killed = False
 
 
 class Limits(NamedTuple):

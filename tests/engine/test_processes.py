@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from waits import PATIENCE, until
 
-from qoop.catalog.errors import Cancelled, ExecutionError, OutOfMemory, QueryError
+from qoop.catalog.errors import Cancelled, ExecutionError, OutOfMemory, ProcessEnded, QueryError
 from qoop.engine.processes.child import Reply
 from qoop.engine.processes.pool import ProcessPool
-from qoop.engine.processes.process import Limits, ProcessEnded
+from qoop.engine.processes.process import Limits
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are limited on Linux alone")
 ROOMY = Limits(256 << 20)

@@ -122,7 +122,7 @@ class _Api:
         if kept.state == RUNNING:
             return _error("Busy", "the query still runs", 409, {"retry-after": "1"})
         if kept.state != DONE:
-            return _error(kept.error, kept.message, _status_of(kept.error))
+            return _error(kept.error, kept.message, _status_of(getattr(errors, kept.error, QoopError)))
         return _Answer(
             _Ended(kept.id, partial(self._kept.parts, kept)), form, self._threads, self._client_limits.patience
         )
@@ -342,14 +342,13 @@ def _statement_of(kind: str, body: bytes) -> tuple[str, Sequence[object] | dict[
     return content["sql"], parameters
 
 
-def _status_of(name: str) -> int:
+def _status_of(kind: type[QoopError]) -> int:
     """The status of an error of that class."""
-    kind = getattr(errors, name, QoopError)
     return next((status for one, status in _STATUS if issubclass(kind, one)), 500)
 
 
 def _refusal(_: object, error: QoopError) -> Response:
-    status = _status_of(type(error).__name__)
+    status = _status_of(type(error))
     headers = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(status)
     if isinstance(error, TooOften):
         headers = {"retry-after": str(math.ceil(error.wait))}

@@ -21,7 +21,7 @@ import pytest
 from server_world import BEN, EVE, SLOW, TIM, USERS, World
 from waits import until
 
-from qoop.catalog.errors import Busy, ConfigError
+from qoop.catalog.errors import Busy, ConfigError, ExecutionError, ProcessEnded
 from qoop.interfaces.server.answers import FORMS, chosen_form
 from qoop.interfaces.server.audit import AuditLog
 from qoop.interfaces.server.service import Service
@@ -103,6 +103,21 @@ def test_errors_are_told_by_class(world: World) -> None:
     assert world.sql("FROM t", accept="image/png").status == 406
     assert world.ask("GET", "/sql").status == 405
     assert world.ask("GET", "/nix").status == 404
+
+
+def test_an_error_of_any_kind_has_the_status_of_its_class(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that was killed is no fault of the server, nor is an error that the tree does not name."""
+
+    class Special(ExecutionError):
+        pass
+
+    for error in (ProcessEnded("killed"), Special("special")):
+
+        def admit(*_: object, error: ExecutionError = error) -> None:
+            raise error
+
+        monkeypatch.setattr(world.service, "admit", admit)
+        assert world.sql("SELECT 1").status == 422
 
 
 @pytest.mark.parametrize(

@@ -253,7 +253,8 @@ class Client:
     def _query_columns(self, text: str) -> Columns:
         if is_of_catalog(text) and (answer := self._catalog(text, run=False)) is not None:
             return answer.columns
-        found = self._service.described(self._user, self._plain(text), "postgres")
+        with in_zone(self.settings.zone):
+            found = self._service.described(self._user, self._plain(text), "postgres")
         if found is None:
             raise QueryError("the columns of this statement are known once it is bound: describe the portal")
         return named_as_postgres(text, found[0])
