@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import monotonic
@@ -99,6 +98,8 @@ def options_of(path: Path) -> dict[str, Any]:
 
     Raises ConfigError.
     """
+    import tomllib  # few sessions read a file of a sweep
+
     from qoop.programs.sweeps.space import int_uniform, log_uniform, uniform
 
     try:
