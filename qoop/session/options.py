@@ -54,7 +54,7 @@ class SweepTerms(JobTerms, total=False):
         poor trials: "park", by default: they run when no other waits; "kill": they end.
     prepare: a query that runs once; steps and metrics read its rows as the table `prepared`. With
         `connect(checkpoints=FOLDER)` another sweep of the same content finds them.
-    former: the name of the previous step's rows. seed: of the drawn settings.
+    former: the name of the previous step's rows. seed: of the drawn settings, and of the order of pieces in a race.
     name: with `connect(checkpoints=FOLDER)`, a later process goes on with the sweep of that name.
     """
 

@@ -73,10 +73,16 @@ class Side(Exception):
 
 
 def contest(
-    texts: Sequence[str], metric: str, session: SessionQueries, confidence: float, sign: float, target: float | None
+    texts: Sequence[str],
+    metric: str,
+    session: SessionQueries,
+    confidence: float,
+    sign: float,
+    target: float | None,
+    seed: int,
 ) -> Contest | str:
-    """The race of trials; or the reason why each runs exactly. target: a score. sign: from metrics to
-    scores."""
+    """The race of trials; or the reason why each runs exactly. target: a score. sign: from metrics to scores. seed: of
+    the order of pieces."""
     if not 2 <= len(texts) <= _MOST_TRIALS:
         return f"a race is for 2 to {_MOST_TRIALS} trials"
     tables = session.tables
@@ -101,7 +107,6 @@ def contest(
     pieces = cut(growth.fact, FEWEST_PIECES)
     if pieces is None or (session.on_nodes and not growth.fact.source.shared):
         return f"{growth.fact.name}, the table of its sums, cannot be read by pieces"
-    seed = int.from_bytes(growth.fact.version.encode()[:8], "big")
     rounds = schedule(pieces.count, seed, pieces.in_row_groups, sizes=pieces.sizes)
     if len(rounds.ends) == 1:
         return f"{growth.fact.name}, the table of its sums, has only {growth.fact.rows:,} rows"

@@ -198,7 +198,8 @@ def _racing(texts: list[str], tables: SessionTables, planning: QueryPlanning, op
 
     queries = SessionQueries(tables, planning, options.on_nodes)
     sign = SIGNS[options.direction]
-    return contest(texts, options.metric, queries, options.confidence, sign, _score(options, options.target))
+    target = _score(options, options.target)
+    return contest(texts, options.metric, queries, options.confidence, sign, target, options.seed)
 
 
 def _race(contest: Contest, options: SweepOptions, trials: int) -> Race:
@@ -238,7 +239,7 @@ def _identity(step: str, found: list[Setting], options: SweepOptions) -> dict[st
     return {
         "step": step, "metric": options.metric, "direction": options.direction, "target": options.target,
         "prepare": options.prepare, "scheduler": options.scheduler, "hopeless": options.hopeless,
-        "prune": options.prune, "every": options.boundary, "most": options.most, "trials": trials,
+        "prune": options.prune, "every": options.boundary, "most": options.most, "seed": options.seed, "trials": trials,
     }  # fmt: skip
 
 

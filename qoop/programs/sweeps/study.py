@@ -211,7 +211,7 @@ class Study:
         """The rows of the step with the best metric so far. Raises as `best_params`."""
         self._best_number()
         if self._best is None:
-            raise ExecutionError("the race goes on: no trial is exact so far")
+            raise ExecutionError("no trial of the race is exact so far")
         return self._best
 
     def trials_dataframe(self) -> pandas.DataFrame:
