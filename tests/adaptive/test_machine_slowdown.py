@@ -98,7 +98,7 @@ def test_a_session_tells_the_next_job() -> None:
 
 def test_of_rows_that_were_misjudged_the_pace_tells_nothing() -> None:
     """The groups of one query are 200 times as many as is believed, and the plan's seconds are put right by that. Those
-    of the other, which runs beside it, are as many as is believed."""
+    of the other, which runs next to it, are as many as is believed."""
     query = "SELECT count(*) FROM (SELECT {} AS k, sum(i) AS s FROM t GROUP BY k) WHERE s > {}"
     options = {"slots": 1, "memory": "2GB"}
     with qoop.connect(**options) as misjudged, qoop.connect(**options) as judged_well:
