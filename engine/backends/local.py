@@ -54,7 +54,7 @@ from qoop.engine.events import (
 from qoop.engine.failures import Stopped
 from qoop.engine.functions.measured import Ledger
 from qoop.engine.kernel import Kernel
-from qoop.engine.storage.checkpoint import Store
+from qoop.engine.storage.checkpoint import Store, verify
 from qoop.engine.storage.manifest import Saved
 from qoop.engine.storage.retention import Retention
 from qoop.engine.storage.scratch import Scratch
@@ -290,7 +290,7 @@ class LocalBackend:
 
     def verify(self, keys: Sequence[CheckpointKey]) -> None:
         """Read outputs that are held in files, so that those that cannot be read are forgotten now."""
-        self.store.verify(keys)
+        verify(self.store, keys)
 
     def release(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
         """The job no longer needs these outputs."""

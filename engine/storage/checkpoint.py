@@ -190,14 +190,6 @@ class Store:
                     entry.jobs.add(job)
             return [entry.committed for entry in found]
 
-    def verify(self, keys: Sequence[CheckpointKey]) -> None:
-        """Read outputs that are held in files, so that those that cannot be read are forgotten now."""
-        reader = "verify"
-        for fact in self.present(keys, reader):
-            with contextlib.suppress(CheckpointError):
-                self.read(fact.key, None)
-        self.release(reader, keys)
-
     def hold(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
         """Keep these outputs until the job releases them; keys that are not present, or not known yet, are ignored."""
         with self._lock:
@@ -497,3 +489,12 @@ class Store:
         if came > 0:
             self.trim(between)
         return self._entries.used <= self.budget
+
+
+def verify(store: Store, keys: Sequence[CheckpointKey]) -> None:
+    """Read outputs that are held in files, so that those that cannot be read are forgotten now."""
+    reader = "verify"
+    for fact in store.present(keys, reader):
+        with contextlib.suppress(CheckpointError):
+            store.read(fact.key, None)
+    store.release(reader, keys)

@@ -336,7 +336,7 @@ class ConnectOptions(TypedDict, total=False):
         no running job of any process needs are removed, the least valuable first. By default a tenth of its file
         system, at most 100 GB, and no limit for a place that machines share.
     reuse: whether a query uses the outputs of earlier ones, and its own outputs serve later ones: within the session
-        in a tenth of the memory at most, and between processes through the folder of checkpoints. Equal outputs
+        in a sixteenth of the memory at most, and between processes through the folder of checkpoints. Equal outputs
         are found by content (text, tables and their versions, settings), so answers do not depend on it. True by
         default; on Ray only with a folder of checkpoints.
     trace: a file for the record of events and decisions, or a folder of such files; `qoop replay` reads it.
