@@ -75,6 +75,7 @@ from qoop.engine.events import (
 from qoop.engine.failures import to_failure
 from qoop.engine.node_queues.policy import NodeQueueing
 from qoop.engine.node_queues.shared import Member
+from qoop.engine.storage.checkpoint import verify
 from qoop.engine.storage.manifest import Saved
 from qoop.engine.storage.retention import Retention
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
@@ -293,7 +294,7 @@ class RayBackend:
 
     def verify(self, keys: Sequence[CheckpointKey]) -> None:
         """Read outputs that are held in files, so that those that cannot be read are forgotten now."""
-        self.store.verify(keys)
+        verify(self.store, keys)
 
     def close(self) -> None:
         """Stop all attempts, end the actors, join all threads. The last session leaves Ray, if a session joined it."""
