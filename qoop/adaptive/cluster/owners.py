@@ -1,4 +1,4 @@
-"""The users whose jobs have made outputs, where users share a session: outputs serve jobs of their own user only."""
+"""The users whose jobs have made outputs: where users share a session, an output serves jobs of its user alone."""
 
 from __future__ import annotations
 
