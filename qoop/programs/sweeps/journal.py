@@ -21,6 +21,7 @@ from qoop.programs.sweeps.messages import (
     Compared,
     Message,
     Predicted,
+    Share,
     TrialFailed,
     TrialStepEnded,
     WholeEnded,
@@ -29,7 +30,7 @@ from qoop.query.plan_keys import Settings
 from qoop.query.result import Result
 
 _FORMAT = "qoop-sweep-1"
-_MESSAGES = Begin, TrialStepEnded, TrialFailed, Predicted, Compared, WholeEnded, Abandoned
+_MESSAGES = Begin, Share, TrialStepEnded, TrialFailed, Predicted, Compared, WholeEnded, Abandoned
 _KINDS = {kind.__name__: kind for kind in _MESSAGES}
 _CONSTANTS = {"inf": float("inf"), "nan": float("nan")}
 

@@ -86,6 +86,8 @@ class Race:
     def after(self, message: Message) -> tuple[Race, tuple[Order, ...]]:
         """The next state, and the orders to carry out."""
         match self.state, message:
+            case "new", Share(slots):
+                return replace(self, slots=slots), ()
             case "new", Begin():
                 return replace(self, state="running")._reading(0)
             case (("new" | "running"), Stop()):

@@ -283,6 +283,7 @@ class Study:
             if goes_on and self._parts.journal is not None:
                 self._go_on(self._parts.journal)
             else:
+                self._send(Share(self._program.slots))  # the journal goes on in a process that may have other slots
                 self._send(Begin())
             self._share_out()
             while self._program.state != "ended":

@@ -106,6 +106,8 @@ class Sweep:
     def after(self, message: Message) -> tuple[Sweep, tuple[Order, ...]]:
         """The next state, and the orders to carry out."""
         match self.state, message:
+            case "new", Share(slots):
+                return replace(self, slots=slots), ()
             case "new", Begin():
                 return replace(self, state="running", turns=len(self.trials))._filled(())
             case (("new" | "running"), Stop()):

@@ -286,14 +286,19 @@ def test_a_named_sweep_goes_on_after_a_kill(tmp_path: Path, points: Path) -> Non
         assert study.best_result().fetchall()[0][0] == pytest.approx(x)
 
 
-def test_a_session_that_ends_ends_its_sweep_and_another_one_continues_it(points: Path, tmp_path: Path) -> None:
+def test_a_session_that_ends_ends_its_sweep_and_one_with_fewer_slots_continues_it(points: Path, tmp_path: Path) -> None:
     options = {"metric": METRIC, "start": START, "direction": "minimize", "most": 8, "name": "rates"}
-    for life in range(2):
-        session = qoop.connect(slots=1, memory="200MB", checkpoints=tmp_path)
+    steps = dict.fromkeys(range(len(RATES)), 0)
+    for slots in (2, 1):
+        session = qoop.connect(slots=slots, memory="200MB", checkpoints=tmp_path)
         session.register("points", points)
         study = session.sweep(STEP, {"rate": RATES}, **options)
-        if life == 0:
-            next(iter(study.events()))
+        assert all(one.steps >= steps[one.number] for one in study.trials), "no step is forgotten"
+        if slots == 2:
+            for one in study.events():
+                steps[one.number] = one.steps
+                if sorted(steps.values())[-2]:  # two of them have ended one
+                    break
             session.close()
             with pytest.raises((Cancelled, SessionClosed)):
                 study.wait(60)
