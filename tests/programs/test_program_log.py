@@ -60,7 +60,7 @@ def test_a_program_that_steps_otherwise_is_a_difference(trace: Path, monkeypatch
 def test_a_text_that_is_no_message_is_refused() -> None:
     with pytest.raises(
         PlanError,
-        match=r"nor a message to one \(Begin, Compared, Due, Finish, Freshness, Predicted, RefreshEnded, .*\)",
+        match=r"nor a message to one \(Abandoned, Begin, Compared, Due, .*, Race, Racer, RefreshEnded, .*\)",
     ):
         Programs(program_kinds()).take("p", "__import__('os')", "Rounds(rounds=3, error=0.05)")
     assert Programs(program_kinds()).take("p", "Begin()", "") == ()
