@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from weakref import WeakKeyDictionary
 
 import pytest
 
@@ -47,12 +49,17 @@ def task(stage: Stage, number: int, job: str = "job", seconds: float = 5.0) -> T
     return replace(spec, attempt=attempt, ticket=replace(spec.ticket, attempt=attempt, seconds=seconds))
 
 
+UNREAD: WeakKeyDictionary[GateClient, deque[Event]] = WeakKeyDictionary()
+"""Reports that came together with an earlier one."""
+
+
 def ended(client: GateClient) -> Event:
     """The next report on an attempt."""
-    while True:
-        for event in client.backend.wait(60):
-            if isinstance(event, TaskSucceeded | TaskStopped | TaskFailed):
-                return event
+    unread = UNREAD.setdefault(client, deque())
+    while not unread:
+        reports = (TaskSucceeded, TaskStopped, TaskFailed)
+        unread += [event for event in client.backend.wait(60) if isinstance(event, reports)]
+    return unread.popleft()
 
 
 def test_what_a_waiting_task_reads_is_kept_though_the_job_that_made_it_ends() -> None:

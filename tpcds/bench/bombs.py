@@ -336,7 +336,10 @@ def _opened(options: BombOptions) -> Iterator[duckdb.DuckDBPyConnection]:
 
 @contextmanager
 def _child(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    environment = {**os.environ, "QOOP_REUSE": "off"}  # dashboards repeat their texts: each is to run
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
         try:
             yield process
         finally:

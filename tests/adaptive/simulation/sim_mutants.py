@@ -143,7 +143,7 @@ MUTANTS = (
         "shares are of resources that will go", FairShares, "divide",
         "self._driver.promised", "self._driver.capacity",
     ),
-    Mutant("shares stay when a job ends", Cluster, "_end", "self._shares.stale = True", "pass"),
+    Mutant("shares stay when a job ends", Cluster, "_end", "self.shares.stale = True", "pass"),
     Mutant("deadlines pass", TimeLimits, "apply", "now >= ends_at", "False"),
     Mutant("requests are not renewed", Driver, "_tell", "self.dirty_jobs[job] = None", "pass"),
     Mutant("a job that is cancelled is not looked at", JobTable, "order", "self.touch(job)", "pass"),
