@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from qoop.engine.functions.measured import FunctionCalls
 
 _MARGIN = 64 << 20  # bytes on top of DuckDB's limit: vectors of rows, batches on their way
+_OF_PROCESS = 96 << 20
+"""Bytes that the process of a task takes besides its rows: its modules, and the slack until it is killed. They are
+part of the memory of a task that is not trusted, so that all processes together stay within that of the session."""
 _COUNTED = 0.75
 """The part of the memory of a task that is not trusted which is the limit of DuckDB; the rest is for what it does not
 count."""
@@ -110,7 +113,8 @@ def _limited(spec: TaskSpec, check: Callable[[], object]) -> tuple[TaskSpec, Lim
     memory = int(spec.resources.memory)
     if spec.stage.opaque != ISOLATED:
         return spec, Limits(int(_BEYOND * memory) + _MARGIN, check)
-    return replace(spec, resources=replace(spec.resources, memory=_COUNTED * memory)), Limits(memory + _MARGIN, check)
+    most = max(memory // 2, memory - _OF_PROCESS)
+    return replace(spec, resources=replace(spec.resources, memory=_COUNTED * most)), Limits(most, check)
 
 
 @contextmanager
