@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from qoop.engine.functions.measured import FunctionCalls
 
 _MARGIN = 64 << 20  # bytes on top of DuckDB's limit: vectors of rows, batches on their way
-_OF_PROCESS = 96 << 20
-"""Bytes that the process of a task takes besides its rows: its modules, and the slack until it is killed. They are
-part of the memory of a task that is not trusted, so that all processes together stay within that of the session."""
+_OF_PROCESS = 256 << 20
+"""Bytes that this process and that of a task take besides rows: their modules, and the slack until the task is killed.
+They are part of the memory of a task that is not trusted, at most half of it, so that all processes together stay
+within that of the session."""
 _COUNTED = 0.75
 """The part of the memory of a task that is not trusted which is the limit of DuckDB; the rest is for what it does not
 count."""
