@@ -134,11 +134,15 @@ class KeptQueries:
             self._ending, running = True, dict(self._running)
         suspended = 0
         for id, query in running.items() if self._lasting else ():
-            with contextlib.suppress(ConfigError):  # it has just ended, or has no plan yet; DuckDB's tables may not go
+            try:
                 if query.job is not None:
                     query.job.suspend(self._folder.draft(id), copies=False)
                     self._folder.adopt_draft(id)
                     suspended += 1
+            except ConfigError:
+                pass  # it has just ended, or has no plan yet; DuckDB's tables may not go
+            except (DiskFull, OSError) as error:  # its client may have removed it meanwhile; the others are suspended
+                _log.warning("%s begins again in the next server: %s", id, error)
         return suspended
 
     def close(self) -> None:

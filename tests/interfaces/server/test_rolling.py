@@ -139,4 +139,4 @@ def test_after_a_kill_another_server_on_the_folder_goes_on(tmp_path: Path) -> No
         assert "continued: " in (tmp_path / "log").read_text()
         assert not long_outputs(first) & {one.key for one in second.outputs()}
         asked(others.http, "DELETE", f"/queries/{id}")
-        assert second.end() == 0
+        assert second.end() == 0, second.said.read_text()
