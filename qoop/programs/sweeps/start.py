@@ -29,6 +29,7 @@ from qoop.query.statements.statement import query_text
 from qoop.query.tables import SessionTables
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
     from qoop.adaptive.cluster.job_group import JobGroup
@@ -98,77 +99,72 @@ def begun(
     """See `Session.sweep`. start: begins a job. group: of all its jobs, until the sweep ends.
 
     Raises ConfigError, QueryError, CheckpointError, DiskFull."""
+    with _proposing(options) as options:
+        _check(options)
+        source, judge = options.sampler, _judge(options)
+        found = settings(options.params, options.trials, options.seed) if source is None else source.settings
+
+        def write(setting: Setting) -> str:
+            return query_text(with_values(step, setting))
+
+        texts = [write(one) for one in (found if source is None else [source.propose(0)])]
+        tables.check_again(texts[0])
+        repeats = options.former.lower() in normal_text(texts[0]).words
+        if repeats and first is None:
+            raise ConfigError(f"the step reads {options.former}: pass start, what the first step reads there")
+        if options.former.lower() in tables.named(texts[0]):
+            raise ConfigError(f"there is a table {options.former} already: pass another name as former")
+        if options.name is not None and not is_steady(texts[0]):
+            raise ConfigError("a step that depends on chance, time or order cannot be continued: leave name out")
+        measured = [with_metric(text, options.metric, options.former) for text in texts]
+        if options.prepare is not None:
+            tables = _with_prepared(measured[0], tables, options)
+            planning = planning.apart(tables)
+        racing = "" if repeats else _racing(texts, tables, planning, options)
+        trials = tuple(Trial(turn=number) for number in range(len(found)))
+        most = options.most if repeats else 1
+        program = Sweep(
+            options.policy, trials, options.slots, min(options.boundary, most), most, _score(options, options.target),
+            options.within, _score(options, options.hopeless), options.prune == "kill",
+        )  # fmt: skip
+        with contextlib.ExitStack() as stack:
+            journal, earlier = None, []
+            if options.name is not None:
+                journal = Journal(_taken(options, stack), user_key(), tables.binder.settings)
+                stack.callback(journal.close)
+                earlier = journal.open(_identity(step, found, options) | {"table": _version(racing)})
+            shared = stack.enter_context(group)
+            plans = StepPlanning(measured[0], options.former, tables, planning.apart)
+            stack.callback(plans.close)
+            if options.prepare is not None:
+                stack.callback(tables.close)
+            queries = None
+            if not isinstance(racing, str):
+                queries = racing.opened()
+                stack.callback(queries.close)
+            parts = StudyParts(
+                first, found, measured, plans, options.metric, options.direction, start, shared, queries,
+                racing if isinstance(racing, str) else "", journal, log, judge, source,
+                lambda setting: with_metric(write(setting), options.metric, options.former),
+            )  # fmt: skip
+            close = stack.pop_all().close
+        return Study(parts, program if isinstance(racing, str) else _race(racing, options, len(found)), earlier, close)
+
+
+@contextlib.contextmanager
+def _proposing(options: SweepOptions) -> Iterator[SweepOptions]:
+    """The options with the source of settings in place of an Optuna study; its trials fail if the sweep is refused."""
     if options.sampler is None:
-        return _begun(step, first, tables, planning, options, start, group, log)
+        yield options
+        return
     from qoop.programs.sweeps.optuna_source import OptunaSource  # few sweeps have one
 
     source = OptunaSource(options.sampler, options.params, options.trials, options.direction)
     try:
-        return _begun(step, first, tables, planning, replace(options, sampler=source), start, group, log)
+        yield replace(options, sampler=source)
     except BaseException:
         source.fail()
         raise
-
-
-def _begun(
-    step: str,
-    first: object,
-    tables: SessionTables,
-    planning: QueryPlanning,
-    options: SweepOptions,
-    start: StartsOnTerms,
-    group: AbstractContextManager[JobGroup],
-    log: MessageLog | None,
-) -> Study:
-    _check(options)
-    source, judge = options.sampler, _judge(options)
-    found = settings(options.params, options.trials, options.seed) if source is None else source.settings
-
-    def write(setting: Setting) -> str:
-        return query_text(with_values(step, setting))
-
-    texts = [write(one) for one in (found if source is None else [source.propose(0)])]
-    tables.check_again(texts[0])
-    repeats = options.former.lower() in normal_text(texts[0]).words
-    if repeats and first is None:
-        raise ConfigError(f"the step reads {options.former}: pass start, what the first step reads there")
-    if options.former.lower() in tables.named(texts[0]):
-        raise ConfigError(f"there is a table {options.former} already: pass another name as former")
-    if options.name is not None and not is_steady(texts[0]):
-        raise ConfigError("a step that depends on chance, time or order cannot be continued: leave name out")
-    measured = [with_metric(text, options.metric, options.former) for text in texts]
-    if options.prepare is not None:
-        tables = _with_prepared(measured[0], tables, options)
-        planning = planning.apart(tables)
-    racing = "" if repeats else _racing(texts, tables, planning, options)
-    trials = tuple(Trial(turn=number) for number in range(len(found)))
-    most = options.most if repeats else 1
-    program = Sweep(
-        options.policy, trials, options.slots, min(options.boundary, most), most, _score(options, options.target),
-        options.within, _score(options, options.hopeless), options.prune == "kill",
-    )  # fmt: skip
-    with contextlib.ExitStack() as stack:
-        journal, earlier = None, []
-        if options.name is not None:
-            journal = Journal(_taken(options, stack), user_key(), tables.binder.settings)
-            stack.callback(journal.close)
-            earlier = journal.open(_identity(step, found, options) | {"table": _version(racing)})
-        shared = stack.enter_context(group)
-        plans = StepPlanning(measured[0], options.former, tables, planning.apart)
-        stack.callback(plans.close)
-        if options.prepare is not None:
-            stack.callback(tables.close)
-        queries = None
-        if not isinstance(racing, str):
-            queries = racing.opened()
-            stack.callback(queries.close)
-        parts = StudyParts(
-            first, found, measured, plans, options.metric, options.direction, start, shared, queries,
-            racing if isinstance(racing, str) else "", journal, log, judge, source,
-            lambda setting: with_metric(write(setting), options.metric, options.former),
-        )  # fmt: skip
-        close = stack.pop_all().close
-    return Study(parts, program if isinstance(racing, str) else _race(racing, options, len(found)), earlier, close)
 
 
 def _with_prepared(text: str, tables: SessionTables, options: SweepOptions) -> SessionTables:
