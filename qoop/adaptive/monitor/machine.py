@@ -57,7 +57,7 @@ class Machine:
         self._own_memory = own_memory or (lambda: own_bytes(proc))
         self._children = children
         self._now = now
-        self._before = self._clock()
+        self._before = self._clock(children())
 
     @staticmethod
     def readable() -> bool:
@@ -72,12 +72,13 @@ class Machine:
 
     def read(self) -> Reading:
         """The state of the machine now."""
-        before, self._before = self._before, self._clock()
-        return Reading(self._before.at, self._cpus(before, self._before), self._memory(), self._squeezed())
+        children = self._children()
+        before, self._before = self._before, self._clock(children)
+        return Reading(self._before.at, self._cpus(before, self._before), self._memory(children), self._squeezed())
 
-    def _clock(self) -> _Clock:
+    def _clock(self, children: Used) -> _Clock:
         seconds = tuple(group.cpu_seconds() if group.cpus() < inf else None for group in self._groups)
-        return _Clock(self._now(), self._own_seconds() + self._children().seconds, _busy(self._proc / "stat"), seconds)
+        return _Clock(self._now(), self._own_seconds() + children.seconds, _busy(self._proc / "stat"), seconds)
 
     def _cpus(self, before: _Clock, now: _Clock) -> tuple[Pool, ...]:
         passed, own = max(1e-3, now.at - before.at), now.own - before.own
@@ -88,8 +89,8 @@ class Machine:
                 pools.append(Pool(group.cpus(), max(0.0, others), group=True))
         return tuple(pools)
 
-    def _memory(self) -> tuple[Pool, ...]:
-        reported, own = _meminfo(self._proc / "meminfo"), self._own_memory() + self._children().memory
+    def _memory(self, children: Used) -> tuple[Pool, ...]:
+        reported, own = _meminfo(self._proc / "meminfo"), self._own_memory() + children.memory
         pools = [Pool(reported["MemTotal"], max(0.0, reported["MemTotal"] - reported["MemAvailable"] - own))]
         for group in self._groups:
             limit, used = group.memory(), group.memory_used()
