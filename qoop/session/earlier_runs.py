@@ -143,10 +143,10 @@ def _other_versions(before: Mapping[str, str], now: Mapping[str, str]) -> Iterat
 class RunLosses:
     """The record of how often queries are lost with their processes. Thread-safe.
 
-    The file has lines with the seconds that queries ran to their end, a line "lost" for each that was killed, and lines
-    "lived" with the seconds of processes that ended before their query. Its last lines count, so that a place may
-    change. It bears no seal: it decides how plans are cut and which outputs are worth writing, and never what an answer
-    contains. A folder that cannot be written gets no lines.
+    The file has lines with the seconds that queries ran to their end, and a line "lost" for each that was killed. Lines
+    "lived" have the seconds of processes that ended before their query. The last lines count, so a place may change. It
+    bears no seal: it decides how plans are cut and which outputs are worth writing, and never what an answer contains.
+    A folder that cannot be written gets no lines.
     """
 
     def __init__(self, checkpoints: Path) -> None:

@@ -44,9 +44,9 @@ def do(shell: Shell) -> Callable[[str], str]:
     return done
 
 
-def one_line(told: str) -> str:
+def one_line(text: str) -> str:
     """A message as it was before it was broken at the edge of the screen: paths are of any length."""
-    return " ".join(told.split())
+    return " ".join(text.split())
 
 
 def editor(folder: Path, lines: str) -> str:

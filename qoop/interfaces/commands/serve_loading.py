@@ -1,7 +1,7 @@
 """Loads what a server's first long query needs, before it serves: a second of Python that holds up all clients.
 
-Nothing of it ever becomes garbage. So Python's search for cycles leaves it out: it holds the lock of the interpreter,
-and takes 0.06 s for the 130,000 objects.
+These 130,000 objects never become garbage. Python's search for cycles leaves them out, which would hold the lock of
+the interpreter for 0.06 s.
 """
 
 from __future__ import annotations

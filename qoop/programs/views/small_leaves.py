@@ -1,7 +1,7 @@
 """Leaves of few rows: the view's own DuckDB computes them, which costs less cpu than planning and starting a job.
 
-It keeps the columns that leaves read of other tables, such as dimensions, as tables of its own: each new file would
-read them again."""
+It keeps the columns that leaves read of other tables, such as dimensions. Without that, each new file would read them
+again."""
 
 from __future__ import annotations
 

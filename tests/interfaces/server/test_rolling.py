@@ -93,7 +93,7 @@ def answered(connection: http.client.HTTPConnection, method: str, path: str, bod
 
 
 def has_begun(query: dict[str, Any]) -> bool:
-    """True if the server that was asked runs a query, or has ended it."""
+    """True if the server that sent this runs the query, or has ended it."""
     return query["state"] == "done" or query.get("fraction", 0) > 0
 
 

@@ -1,4 +1,4 @@
-"""Optuna proposes the settings of a sweep: it is asked when a trial begins, and learns of all trials."""
+"""Optuna proposes the settings of a sweep: one when a trial begins. It learns of all trials."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_optuna_knows_the_setting_and_the_result_of_every_trial(
     assert (TrialState.PRUNED in {one.state for one in study.trials}) == (scheduler == "pop")
 
 
-def test_it_is_asked_when_a_trial_begins_and_learns_of_failures_and_the_end(session: qoop.Session) -> None:
+def test_it_proposes_when_a_trial_begins_and_learns_of_failures_and_the_end(session: qoop.Session) -> None:
     known: list[int] = []
 
     class Sampler(optuna.samplers.RandomSampler):
@@ -64,10 +64,10 @@ def test_it_is_asked_when_a_trial_begins_and_learns_of_failures_and_the_end(sess
     assert sweep.wait(60) and sweep.best_value == study.best_value == 7
     found = {one.params["x"] < 5: one.state for one in study.trials}
     assert found == {True: TrialState.FAIL, False: TrialState.COMPLETE} and len(study.trials) == 8
-    assert known[0] == 0 and known[-1] >= 6, "settings are asked for one by one"
+    assert known[0] == 0 and known[-1] >= 6, "settings come one by one"
 
 
-def test_trials_that_a_target_cuts_short_are_told(session: qoop.Session, study: optuna.Study) -> None:
+def test_it_learns_of_trials_that_a_target_cuts_short(session: qoop.Session, study: optuna.Study) -> None:
     sweep = session.sweep(STEP, {"rate": [0.4, 0.5]}, sampler=study, trials=30, most=9, target=1e-6, **OPTIONS)
     assert sweep.wait(60) and sweep.why == "the target was reached" and study.best_value == sweep.best_value
     assert TrialState.RUNNING not in {one.state for one in study.trials} and len(study.trials) < 30

@@ -91,7 +91,7 @@ class ExtraSlots:
         return run.work_left <= BRIEF_SECONDS and run.job not in self._long
 
     def rank(self, job: ActiveJob) -> Rank:
-        """The rank of a job among those that are believed to be short; the lowest goes first."""
+        """The rank of a job among those that should be short; the lowest goes first."""
         return self._tenants.rank(job.tenant, _is_estimated(job.run))
 
     def begun(self, attempt: AttemptId, brief: bool) -> None:
@@ -124,7 +124,7 @@ class ExtraSlots:
         return late
 
     def _believed(self, one: Running, jobs: Mapping[JobId, ActiveJob], pressed: Rank | None) -> float:
-        """Seconds for which an attempt is believed to be short."""
+        """Seconds after which an attempt no longer counts as short."""
         if pressed is None:
             return BRIEF_SECONDS
         job, seconds = jobs[one.attempt.task.job], max(PRESSED_SECONDS, _LATE * one.seconds)
@@ -166,7 +166,7 @@ def patience(brief: bool) -> float:
 
 
 def _is_estimated(run: Run) -> bool:
-    """True for a job whose plan says how long it should take: a text of a process of its own has no estimate."""
+    """True for a job whose plan says how long it should take: a text in a child process has no estimate."""
     return not any(stage.opaque == ISOLATED for stage in run.plan.stages)
 
 
