@@ -1,6 +1,6 @@
 """The choices by estimates before any exchange: the order of joins, and rewrites that depend on it.
 
-    ──inline──> ──reduce build sides──> ──order joins──> ──loosen joins──>
+    ──inline──> ──reduce build sides──> ──order joins──> ──split joins by OR──> ──loosen joins──>
         ──aggregate early──> ──roll up──> ──transfer──>
 
 Predicates that call Python stay below the joins; or they are lifted above all joins before these are ordered, and put
@@ -24,6 +24,7 @@ from qoop.planner.arrange.inline import inline_shared
 from qoop.planner.arrange.late_calls import lifted, put_down
 from qoop.planner.arrange.reduce_build_sides import reduce_build_sides
 from qoop.planner.arrange.roll_up import roll_up
+from qoop.planner.arrange.split_or_joins import split_or_joins
 from qoop.planner.arrange.transfer import transfer
 from qoop.planner.arrange.work import Work
 from qoop.planner.estimate.cardinality import Cardinality
@@ -76,6 +77,7 @@ class Arranger:
         relation = self.ordered(relation, choices)
         if late:
             relation = self._once(relation, self._put_down)
+        relation = self._once(relation, self._split)
         relation = self._once(relation, _loosened)
         relation = self._once(relation, self._early, choices.eager_gain)
         relation = self._once(relation, self._rolled)
@@ -109,6 +111,9 @@ class Arranger:
 
     def _rolled(self, relation: Relation) -> Relation:
         return roll_up(relation, self.cardinality, self.cost)
+
+    def _split(self, relation: Relation) -> Relation:
+        return split_or_joins(relation, self.cardinality, self.cost)
 
     def _early(self, relation: Relation, least_gain: float) -> Relation:
         return prune_columns(eager_aggregation(relation, self.cardinality, self.cost, least_gain))

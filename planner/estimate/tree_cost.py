@@ -198,10 +198,11 @@ def is_top(limit: Limit) -> bool:
 def equal_keys(join: Join) -> int:
     """The number of conditions that equate the left with the right."""
     left, right = frozenset(join.left.columns), frozenset(join.right.columns)
-    return sum(_equates(condition, left, right) for condition in join.on)
+    return sum(equates(condition, left, right) for condition in join.on)
 
 
-def _equates(condition: object, left: frozenset[Column], right: frozenset[Column]) -> bool:
+def equates(condition: object, left: frozenset[Column], right: frozenset[Column]) -> bool:
+    """True for an equality of an expression over the one side's columns with one over the other's."""
     if getattr(condition, "op", None) != "=":
         return False
     first, second = (columns_of(arg) for arg in condition.args)  # type: ignore[attr-defined]
