@@ -32,6 +32,9 @@ of 1.9 in the geometric mean. No more is known before anything is read but foote
 
 _WORD = re.compile(r"\w+")
 _SORTS = frozenset(("over", "rollup", "cube", "grouping"))
+_READ = re.compile(r"(?:\bfrom\s+|\bjoin\s+|,\s*)(\w+)")
+_EQUALITY = r'[a-z_"][\w."]*\s*=\s*[a-z_"][\w."]*'
+_OR_BY_EQUALITY = re.compile(rf"{_EQUALITY}[\s)]*\bor\b|\bor\b[\s(]*{_EQUALITY}")
 
 
 @value
@@ -51,6 +54,26 @@ def seconds_from_footers(text: str, sizes: Mapping[str, TableSize]) -> float:
     times = Counter(_WORD.findall(text.lower()))
     values = sum(size.rows * (times[name] + _columns(size, times)) for name, size in sizes.items())
     return STARTING_SECONDS + VALUE_SECONDS * values * (SORTING if _SORTS & times.keys() else 1.0)
+
+
+def pairs_by_or(text: str, sizes: Mapping[str, TableSize]) -> float:
+    """Pairs of rows that DuckDB may try for a query whose text has two names equal, or something else: it looks
+    for partners by an equality that always holds, and else in all rows. 0 where the text has no such OR.
+
+    >>> sizes = {"t": TableSize(1000, ("a", "b")), "u": TableSize(500, ("a", "b"))}
+    >>> pairs_by_or("SELECT 1 FROM t JOIN u ON t.a = u.a OR t.b = u.b", sizes)
+    500000
+    >>> pairs_by_or("SELECT 1 FROM t JOIN u ON t.a = u.a WHERE t.b = 1 OR t.b = 2", sizes)
+    0
+    >>> pairs_by_or("SELECT 1 FROM t x JOIN t y ON x.a = y.b OR x.b = y.a", {"t": sizes["t"]})
+    1000000
+    """
+    text = text.lower()
+    if not _OR_BY_EQUALITY.search(text):
+        return 0
+    read = Counter(_READ.findall(text))
+    rows = sorted(size.rows for name, size in sizes.items() for _ in range(max(1, read[name])))
+    return rows[-1] * rows[-2] if len(rows) > 1 else 0
 
 
 def _columns(size: TableSize, times: Mapping[str, int]) -> float:

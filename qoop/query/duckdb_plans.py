@@ -24,8 +24,9 @@ from qoop.catalog.value import changed, value
 from qoop.engine.history import Decided, Ended, Record, Switched
 from qoop.engine.replay import JobReplay
 from qoop.engine.state import State
+from qoop.planner.estimate.cost import DEFAULT
 from qoop.planner.sql.bind import at_present
-from qoop.planner.whole_query import TableSize, seconds_from_footers, whole_plan
+from qoop.planner.whole_query import TableSize, pairs_by_or, seconds_from_footers, whole_plan
 from qoop.query.plan_keys import is_steady
 from qoop.query.statements.normal_text import normal_text
 
@@ -259,10 +260,17 @@ class DuckDBPlans:
 
 def seconds_of(text: str, tables: Mapping[str, Table]) -> float:
     """Seconds of one thread that DuckDB should take for a text over these tables, by their footers."""
-    sizes = {
-        name: TableSize(table.rows, tuple(column for column, _ in table.columns)) for name, table in tables.items()
-    }
-    return seconds_from_footers(text, sizes)
+    return seconds_from_footers(text, _sizes(tables))
+
+
+def may_pair_rows(own: DuckDBPlan) -> bool:
+    """True if the query may be long although its tables are small: it may try all pairs of their rows."""
+    pairs = pairs_by_or(own.bound.text, _sizes(own.tables))
+    return own.basis == "footers" and pairs * DEFAULT.nested_pair > SHORT_SECONDS
+
+
+def _sizes(tables: Mapping[str, Table]) -> dict[str, TableSize]:
+    return {name: TableSize(table.rows, tuple(column for column, _ in table.columns)) for name, table in tables.items()}
 
 
 def known_best(own: DuckDBPlan, own_seconds: float) -> Known | None:

@@ -28,6 +28,7 @@ from qoop.query.duckdb_plans import (
     SHORT_SECONDS,
     DuckDBPlan,
     as_they_turned_out,
+    may_pair_rows,
     possible_slots,
     seconds_of,
 )
@@ -166,13 +167,14 @@ class QueryPlanning(PlanSearch):
         """The query by DuckDB's plan, or by another one that is known to be better; None if plans have to be compared
         before it starts.
 
-        A query that is short by its footers runs by DuckDB's plan, and no other is made. Footers say little of joins.
+        A query that is short by its footers runs by DuckDB's plan, and no other is made, unless it may try all pairs of
+        rows. Footers say little of joins.
         So a longer query begins by DuckDB's plan, and a quick search for plans of stages runs at the same time
         (`PlanSearch`). Plans are compared first where a query is long by its footers, or where outputs are
         to survive the process: some may exist from an earlier run. A query whose last run was killed is not short.
         """
         seconds, grid = self._cost.on_threads(own.seconds, share.cpu), self._grid(share)
-        short = seconds <= SHORT_SECONDS and not self._earlier.did_not_end(own.bound.text)
+        short = seconds <= SHORT_SECONDS and not self._earlier.did_not_end(own.bound.text) and not may_pair_rows(own)
         plan = own.plan
         known = self._plans.kept(text, grid) if not short and self._plans.has_alternatives(text, grid) else ()
         if known and not self._earlier.losses.survive:
