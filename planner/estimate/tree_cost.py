@@ -6,7 +6,7 @@ An Exchange ends a tree: below it is another task's work.
 from __future__ import annotations
 
 from qoop.planner.algebra.cascade import levels
-from qoop.planner.algebra.expr import Column, columns_of, steps
+from qoop.planner.algebra.expr import Column, Expr, columns_of, steps
 from qoop.planner.algebra.relation import (
     Aggregate,
     Exchange,
@@ -28,6 +28,10 @@ from qoop.planner.estimate.skipping import scanned
 
 TOP_ROWS = 5000
 """Of more rows than these DuckDB sorts all, if they are no tiny part."""
+
+
+_PAIRING = frozenset(("inner", "left", "right", "full"))
+"""Joins that put out all pairs that their equalities permit before they try the other conditions."""
 
 
 def seconds(cost: CostModel, relation: Relation, cardinality: Cardinality) -> float:
@@ -183,11 +187,13 @@ def _window_seconds(cost: CostModel, window: Window, rows: float) -> float:
 def _join_seconds(cost: CostModel, join: Join, cardinality: Cardinality, parts: float) -> float:
     left = cardinality.rows(join.left) * cardinality.part_read(join)
     right, output = cardinality.rows(join.right), cardinality.rows(join)
-    keys = equal_keys(join)
-    if keys:
-        more = left * cost.more_keys_row * (keys - 1)
-        return more + cost.hash_join(left, right, cardinality.width(join.right.columns), output, parts)
-    return cost.nested_loops(left, right, output)
+    keys = equalities(join)
+    if not keys:
+        return cost.nested_loops(left, right, output)
+    if len(keys) < len(join.on) and join.kind in _PAIRING:
+        output = max(output, cardinality.rows(Join(join.left, join.right, "inner", keys)))
+    more = left * cost.more_keys_row * (len(keys) - 1)
+    return more + cost.hash_join(left, right, cardinality.width(join.right.columns), output, parts)
 
 
 def is_top(limit: Limit) -> bool:
@@ -195,10 +201,10 @@ def is_top(limit: Limit) -> bool:
     return isinstance(limit.input, Sort) and limit.limit is not None and limit.limit + limit.offset <= TOP_ROWS
 
 
-def equal_keys(join: Join) -> int:
-    """The number of conditions that equate the left with the right."""
+def equalities(join: Join) -> tuple[Expr, ...]:
+    """The conditions that equate the left with the right."""
     left, right = frozenset(join.left.columns), frozenset(join.right.columns)
-    return sum(equates(condition, left, right) for condition in join.on)
+    return tuple(condition for condition in join.on if equates(condition, left, right))
 
 
 def equates(condition: object, left: frozenset[Column], right: frozenset[Column]) -> bool:

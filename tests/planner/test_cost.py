@@ -66,7 +66,7 @@ def test_an_exchange_costs_only_reading_it(cardinality: Cardinality) -> None:
 def test_joins_without_equality_try_all_pairs(cardinality: Cardinality) -> None:
     model = CostModel()
     theta = Join(LARGE, SMALL, "inner", (binary("<", A, B),))
-    assert not tree_cost.equal_keys(theta) and tree_cost.equal_keys(Join(LARGE, SMALL, "inner", (equals(B, A),)))
+    assert not tree_cost.equalities(theta) and tree_cost.equalities(Join(LARGE, SMALL, "inner", (equals(B, A),)))
     assert tree_cost.own_seconds(model, theta, cardinality) > 10 * tree_cost.own_seconds(
         model, Join(LARGE, SMALL, "inner", ON), cardinality
     )

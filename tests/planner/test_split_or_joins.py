@@ -57,7 +57,7 @@ branches_of_one_side = st.lists(st.sampled_from(OF_ONE_SIDE), min_size=1, max_si
     kind=st.sampled_from(KINDS),
     first=equal_branches,
     others=st.lists(st.one_of(equal_branches, equal_branches, branches_of_one_side), min_size=1, max_size=3),
-    rest=st.lists(st.sampled_from([*OF_ONE_SIDE, *OF_BOTH]), max_size=1),
+    rest=st.lists(st.sampled_from([*EQUALITIES, *OF_ONE_SIDE, *OF_BOTH]), max_size=2, unique=True),
     last=st.booleans(),
 )
 def test_the_rows_are_those_of_the_join(
@@ -85,9 +85,11 @@ def test_what_cannot_be_split_is_left_alone(on: tuple[Expr, ...]) -> None:
 
 
 SCRIPT = """
-CREATE TABLE t AS SELECT i AS id, (i * 7 % 900)::INTEGER AS a, nullif(i * 11 % 800, 3)::INTEGER AS b
+CREATE TABLE t AS SELECT i AS id, (i * 7 % 900)::INTEGER AS a, nullif(i * 11 % 800, 3)::INTEGER AS b,
+(i % 3)::INTEGER AS c
 FROM range(1000) r(i);
-CREATE TABLE u AS SELECT (i * 13 % 1800)::INTEGER AS a, nullif(i * 5 % 1600, 9)::INTEGER AS b FROM range(900) r(i);
+CREATE TABLE u AS SELECT (i * 13 % 1800)::INTEGER AS a, nullif(i * 5 % 1600, 9)::INTEGER AS b, (i % 4)::INTEGER AS c
+FROM range(900) r(i);
 """
 QUERIES = [
     "SELECT count(*), sum(id) FROM t JOIN u ON t.a = u.a OR t.b = u.b",
@@ -95,6 +97,7 @@ QUERIES = [
     "SELECT t.id, u.b FROM u RIGHT JOIN t ON t.a = u.a OR t.b = u.b AND u.a > 20",
     "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE t.a = u.a OR t.b = u.b)",
     "SELECT id FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE t.a = u.a OR t.b = u.b OR t.a = u.b)",
+    "SELECT count(*), sum(id) FROM t JOIN u ON t.c = u.c AND (t.a = u.a OR u.a IS NULL)",
     "SELECT id FROM t, u WHERE t.a = u.b AND id > 5 OR t.b = u.a AND id < 900",
     "WITH w AS (SELECT t.id, u.a FROM t JOIN u ON t.a = u.a OR t.b = u.b) SELECT * FROM w x JOIN w y USING (id)",
 ]
