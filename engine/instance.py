@@ -15,6 +15,8 @@ from qoop.catalog.opening import confine, count_progress, open_duckdb, silence
 from qoop.engine.storage.partition import quoted
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from qoop.engine.functions.calls import Calls
     from qoop.engine.functions.filters import Filters
 
@@ -40,7 +42,7 @@ class Instance:
         for name, value in _CONFIG.items():
             self.connection.execute(f"SET {name} = {as_value(value)}")
         self._applied: dict[str, object] = {}
-        self._views: dict[str, str] = {}
+        self._views: dict[str, tuple[str, pa.Schema | None]] = {}
         self._functions: dict[str, str] = {}  # the versions of functions of Python, by the names they have here
 
     def count_progress(self) -> None:
@@ -112,11 +114,13 @@ class Instance:
             return access is None and self.access is None
         return all(map(self.access.covers, access))
 
-    def view(self, name: str, query: str) -> None:
-        """Give a query a name. One that has it already stays: a view costs 0.3 ms and a look at its file."""
-        if self._views.get(name) != query:
+    def view(self, name: str, query: str, schema: pa.Schema | None = None) -> None:
+        """Give a query a name. One that has it already stays: a view costs 0.3 ms and a look at its file.
+
+        schema: of the Arrow rows that it reads; these may be others the next time, or not be there."""
+        if self._views.get(name) != (query, schema):
             self.connection.execute(f"CREATE OR REPLACE VIEW {quoted(name)} AS {query}")
-            self._views[name] = query
+            self._views[name] = query, schema
 
     def drop_view(self, name: str) -> None:
         """Forget a view."""

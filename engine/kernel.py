@@ -311,7 +311,7 @@ class Kernel:
         """Make the inputs known under their names; return the SQL to run."""
         scans: dict[str, str] = {}
         attached: dict[str, str] = {}
-        registered = False
+        schemas: dict[str, pa.Schema] = {}  # of the Arrow rows that views read
         for item in spec.stage.inputs:
             found = self._scan(spec, item, attached, undo) if isinstance(item, TableInput) else read(item.name)
             if isinstance(found, str):
@@ -324,22 +324,21 @@ class Kernel:
             else:
                 name = item.name
             arrow_input.register(self._connection, name, found)
-            registered = True
+            schemas[item.name] = found.schema
             undo.callback(self._connection.unregister, name)
         stage = spec.stage
         if stage.layout.parts > 1:
             return with_scans(with_partition_number(stage), scans)
         if stage.opaque is None:
             return with_scans(stage.sql, scans)
-        lasting = not attached and not registered
-        tables = registered and _asks_for_statistics(stage.sql)
+        tables = bool(schemas) and _asks_for_statistics(stage.sql)
         for name, scan in scans.items():  # text of the user's may have any form, so it gets views
             if tables:
                 instance.table(name, scan)
                 undo.callback(instance.drop_table, name)
                 continue
-            instance.view(name, scan)
-            if not lasting:
+            instance.view(name, scan, schemas.get(name))
+            if attached:
                 undo.callback(instance.drop_view, name)
         return stage.sql
 

@@ -341,10 +341,35 @@ def _readable(file: ParquetFile) -> str:
 
 def _open_arrow(probe: Probe, name: str, source: object) -> Table:
     data = _arrow_table(name, source)
-    with probe.cursor(f"table {name}") as cursor:
-        arrow_input.register(cursor, "source", data)
-        columns = describe(cursor, "SELECT * FROM source")
+    columns = _described.get(data.schema) if _is_plain(data.schema) else None
+    if columns is None:
+        with probe.cursor(f"table {name}") as cursor:
+            arrow_input.register(cursor, "source", data)
+            columns = describe(cursor, "SELECT * FROM source")
+        _describe(data.schema, columns)
     return _table(name, columns, ArrowSource.of(data))
+
+
+_SCHEMAS = 256
+_described: dict[pa.Schema, Columns] = {}
+"""The columns of Arrow data by its schema, at most `_SCHEMAS`: a repeated query reads its own last result."""
+
+
+def _describe(schema: pa.Schema, columns: Columns) -> None:
+    if _is_plain(schema):
+        if len(_described) >= _SCHEMAS:
+            _described.clear()
+        _described[schema] = columns
+
+
+def _is_plain(schema: pa.Schema) -> bool:
+    """True if the schema alone decides what DuckDB makes of the columns. The values of an ENUM are in its data, and
+    schemas that differ in their metadata only are equal."""
+    return schema.metadata is None and all(field.metadata is None and _is_scalar(field.type) for field in schema)
+
+
+def _is_scalar(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_primitive(type_) or pa.types.is_decimal(type_) or pa.types.is_string(type_))
 
 
 def _arrow_table(name: str, source: object) -> pa.Table:

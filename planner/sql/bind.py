@@ -116,9 +116,10 @@ class Binder:
 
     def add_table(self, name: str, version: str, columns: tuple[TypedName, ...]) -> None:
         """Make a table known, or replace it."""
-        definition = ", ".join(f'"{column.replace(chr(34), chr(34) * 2)}" {type_}' for column, type_ in columns)
         with self._lock:
-            self._waiting.append(f"CREATE OR REPLACE TABLE {_quoted(name)} ({definition})")
+            if name.lower() not in self._tables or self._tables[name.lower()][1] != columns:
+                definition = ", ".join(f"{_quoted(column)} {type_}" for column, type_ in columns)
+                self._waiting.append(f"CREATE OR REPLACE TABLE {_quoted(name)} ({definition})")
             self._tables[name.lower()] = (version, columns)
 
     def drop_table(self, name: str) -> None:

@@ -210,7 +210,7 @@ class DuckDBPlans:
         if found is None or any(found.bound.tables.get(name) != known for name, known in bound.tables.items()):
             return
         plans, history = job.plans(), job.history()
-        whole, staged = _whole_seconds(plans, history), _staged_seconds(plans, history)
+        whole, staged = whole_seconds(plans, history), _staged_seconds(plans, history)
         if staged is None:
             staged = _seconds_of_trial(plans, history)
         if staged is not None:
@@ -354,7 +354,7 @@ def _begun(history: Sequence[Record], number: int) -> float:
     return next(one.at for one in history if isinstance(one, Switched) and one.number == number)
 
 
-def _whole_seconds(plans: Sequence[Plan], history: Sequence[Record]) -> float | None:
+def whole_seconds(plans: Sequence[Plan], history: Sequence[Record]) -> float | None:
     """Seconds of one thread that DuckDB's plan took, if it gave the answer or another's task did not end first."""
     roots = {plan.root.signature for plan in plans if plan.root.whole}
     for attempt, end in JobReplay.of(history).succeeded():

@@ -102,6 +102,19 @@ class QueryPlanning(PlanSearch):
             chosen = self._at_once(own, text, share, begun) or self._after_quick_search(own, text, share, begun)
         return replace(chosen, last_resort=own.plan)
 
+    def repeated(self, text: str, before: Bound | None, seconds: float, slots: float) -> Planned:
+        """A query by DuckDB's plan, as it has run before, without a comparison with others.
+
+        before: the text bound before, perhaps over other rows. seconds: of one thread that it should take.
+        slots: the most that its task can use. Raises as `plan` does.
+        """
+        self._tables.check_open()
+        begun = time.perf_counter()
+        bound, tables = self._tables.bind_whole(self._tables.as_read(text), before)
+        most = min(slots, possible_slots(int(self.usable.cpu), self._config.slots))
+        plan = whole_plan(bound, seconds, int(most), shareable=False)
+        return Planned(bound, plan, tables, time.perf_counter() - begun, 0.0)
+
     def _isolated(self, text: str, begun: float) -> Planned:
         """The plan of a text that child processes bind and run: DuckDB's, and no other."""
         bound, tables = self._tables.bind_isolated(text)

@@ -20,7 +20,8 @@ from qoop.catalog.paths import source_path
 from qoop.catalog.sources.files import is_partitioned, is_sqlite, lake_of
 from qoop.catalog.sources.register import CSV, JSON, PARQUET
 from qoop.catalog.stores.objects import is_remote, without_options
-from qoop.planner.sql.bind import Binder, Bound
+from qoop.catalog.value import changed
+from qoop.planner.sql.bind import Binder, Bound, at_present
 from qoop.query.bundle import TableOrigin, TableRef, references
 from qoop.query.plan_keys import named_tables, versions
 from qoop.query.plan_store import PlanStore
@@ -364,9 +365,14 @@ class SessionTables:
             and all(table is not None and table.columns == before.tables[name][1] for name, table in now.items())
         )
 
-    def bind_whole(self, text: str) -> tuple[Bound, Mapping[str, Table]]:
-        """The same for a query that DuckDB runs as a whole, with all tables that it may name."""
+    def bind_whole(self, text: str, before: Bound | None = None) -> tuple[Bound, Mapping[str, Table]]:
+        """The same for a query that DuckDB runs as a whole, with all tables that it may name. before: as for
+        `bind_again`; other rows in its tables change nothing."""
         with self.naming():
+            if before is not None and before.text == text and self._binds_the_same(before):
+                tables = {name: self.catalog.table(name) for name in before.tables}
+                schemas = {name: (table.version, table.columns) for name, table in tables.items()}
+                return changed(at_present(before), tables=schemas), self.pinned(tables)
             bound = self.binder.bind_whole(text, self.named(text))
             return bound, self.pinned({name: self.catalog.table(name) for name in bound.tables})
 

@@ -70,6 +70,24 @@ def test_data_in_memory(catalog: Catalog, source: object) -> None:
     assert table.rows == 3
 
 
+def test_types_follow_the_data_where_schemas_are_equal(catalog: Catalog) -> None:
+    for query in (
+        "SELECT 'x'::ENUM('x', 'y') e",
+        "SELECT 'z'::ENUM('z') e",
+        "SELECT 1 a",
+        "SELECT 2 a",
+        "SELECT 1.5 a",
+    ):
+        with duckdb.connect() as connection:
+            relation = connection.sql(query)
+            data = relation.to_arrow_table()
+            read = connection.from_arrow(data)
+            assert catalog.register("t", data).columns == tuple(zip(read.columns, map(str, read.types), strict=True))
+    lossless = [pa.field("a", pa.int8(), metadata=about) for about in (None, {"ARROW:extension:name": "arrow.bool8"})]
+    found = [catalog.register("t", pa.table({"a": [1]}, schema=pa.schema([field]))).columns for field in lossless]
+    assert found == [(("a", "TINYINT"),), (("a", "BOOLEAN"),)]
+
+
 def test_a_pandas_index_is_not_a_column(catalog: Catalog) -> None:
     frame = pd.DataFrame({"a": [1, 2]}, index=["p", "q"])
     assert catalog.register("t", frame).columns == (("a", "BIGINT"),)

@@ -237,6 +237,19 @@ def test_opaque_text_of_any_form(kernel: Kernel) -> None:
     assert rows(run(kernel, a_spec(stage, tables={"t": table}))[0]) == [(1,), (2,), (3,)]
 
 
+@pytest.mark.parametrize("name", ["t", "a table"])
+def test_opaque_text_reads_the_rows_of_its_own_task(kernel: Kernel, name: str) -> None:
+    columns = pa.table({"a": [1, 2]}), pa.table({"a": [5]}), pa.table({"a": [0.5], "b": ["x"]}), pa.table({"a": [7]})
+    for data in columns:
+        table = Catalog().register(name, data)
+        item = TableInput(name, name, table.version, tuple(table.source.data.column_names), split=False)
+        stage = a_stage(f'FROM main."{name}"', table.columns, scans=(item,), opaque="verbatim")
+        (found,) = run(kernel, a_spec(stage, tables={name: table}))
+        assert rows(found) == rows(data) != []
+    with pytest.raises(duckdb.Error):
+        run(kernel, a_spec(a_stage(f'FROM main."{name}"', N, opaque="verbatim")))
+
+
 @pytest.mark.parametrize("opaque", [None, "verbatim"])
 def test_rows_of_many_pipelines_all_come_out(kernel: Kernel, opaque: str | None) -> None:
     branch = "SELECT range AS n FROM range(200000) WHERE hash(range) % 3 < {}"

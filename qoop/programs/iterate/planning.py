@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING
 
+from qoop.adaptive.replanning.greedy import LONG_SECONDS
 from qoop.catalog.errors import ExecutionError
+from qoop.engine.history import Decided
+from qoop.planner.whole_query import OWN_PLAN
+from qoop.query.duckdb_plans import whole_seconds
 from qoop.query.tables import SessionTables
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from qoop.query.job import Planned
+    from qoop.planner.sql.bind import Bound
+    from qoop.query.job import Job, Planned
     from qoop.query.planning import QueryPlanning
     from qoop.query.result import Result
+
+_COMPARED_FROM = 10.0
+"""Seconds of one thread from which each step is compared with other plans. A search takes up to a second."""
 
 
 def column_of(result: Result, name: str) -> pa.ChunkedArray:
@@ -41,15 +50,33 @@ class StepPlanning:
         self._text, self._former = text, former
         self._tables = SessionTables.apart(tables.named(text).values(), tables.binder.settings, tables.locked)
         self._planning = planning(self._tables)
+        self._seconds: float | None = None  # that the next step should take by DuckDB's plan; None: plans are compared
+        self._is_compared = False
+        self._bounds: dict[str, Bound] = {}  # of the last step by each text
 
-    def plan(self, before: object, text: str | None = None) -> Planned:
+    def plan(self, before: object, text: str | None = None, slots: float = inf) -> Planned:
         """The plan of the step over an answer, or over no answer. text: of the step, if it differs from the first one
-        in its literals.
+        in its literals. slots: the most that a step which runs by DuckDB's plan again can use.
 
         Raises QueryError for a step that is not a query over these tables."""
         if before is not None:
             self._tables.register(self._former, before)
-        return self._planning.plan(self._text if text is None else text)
+        text = self._text if text is None else text
+        if self._seconds is None:
+            return self._planning.plan(text)
+        planned = self._planning.repeated(text, self._bounds.get(text), self._seconds, slots)
+        self._bounds[text] = planned.bound
+        return planned
+
+    def ended(self, job: Job) -> None:
+        """A step has ended. The next ones run as it did if that was by DuckDB's plan, and if a comparison with others
+        takes much of their time, or has been made."""
+        history = job.history()
+        by_duckdb = len(job.plans) == 1 and job.plan.root.opaque == OWN_PLAN
+        seconds = whole_seconds(job.plans, history) if by_duckdb else None
+        self._is_compared |= any(isinstance(one, Decided) for one in history)
+        most = _COMPARED_FROM if self._is_compared else LONG_SECONDS
+        self._seconds = seconds if seconds is not None and seconds < most else None
 
     def close(self) -> None:
         """Release the tables."""

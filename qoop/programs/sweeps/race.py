@@ -120,6 +120,11 @@ class Race:
         return tuple(RunStep(one, len(self.trials[one].scores)) for one in running)
 
     @property
+    def busy(self) -> int:
+        """The own queries that run."""
+        return sum(trial.state == "running" for trial in self.trials)
+
+    @property
     def left(self) -> tuple[int, ...]:
         """The trials that are neither beaten nor ended."""
         return tuple(self._numbers("running", "waiting"))

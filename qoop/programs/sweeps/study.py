@@ -327,7 +327,7 @@ class Study:
     def _load_steps(self, program: Sweep, journal: Journal) -> None:
         for number, trial in enumerate(program.trials):
             if trial.scores and trial.state in OPEN:
-                self._answers[number] = journal.answer(number, len(trial.scores) - 1).arrow()
+                self._answers[number] = journal.answer(number, len(trial.scores) - 1).lossless()
         if program.best >= 0:
             best = program.trials[program.best]
             self._best = journal.answer(program.best, best.scores.index(best.best))
@@ -377,7 +377,7 @@ class Study:
     def _start_step(self, trial: int, number: int) -> None:
         before = self._answers.get(trial, self._parts.first)
         try:
-            planned = self._parts.planning.plan(before, self._text(trial))
+            planned = self._parts.planning.plan(before, self._text(trial), self._slots_of_step())
             job = self._parts.start(planned, terms=self._parts.group.terms, follows=number > 0)
         except SessionClosed:
             raise  # the trial can go on in another session
@@ -387,6 +387,11 @@ class Study:
         self._running[trial] = job
         begun = time.monotonic()
         job.when_ended(lambda: self._events.put(partial(self._step_ended, trial, number, job, begun)))
+
+    def _slots_of_step(self) -> int:
+        """The slots of one step, if as many run at once as the program holds slots for. To change the slots of a task
+        while it runs takes longer than a short step."""
+        return max(1, self._program.slots // max(1, self._program.busy))
 
     def _text(self, trial: int) -> str:
         source = self._parts.source
@@ -442,6 +447,7 @@ class Study:
         seconds = time.monotonic() - begun
         try:
             result, metric = parted(job.result(), self._parts.metric)
+            self._parts.planning.ended(job)
         except (Cancelled, SessionClosed):
             raise  # the trial can go on in another session
         except QoopError as error:
@@ -453,7 +459,7 @@ class Study:
 
     def _keep(self, trial: int, number: int, result: Result, score: float) -> None:
         """Keep the answer of a step for the next one, and the best of all."""
-        journal, scores, rows = self._parts.journal, self._program.trials[trial].scores, result.arrow()
+        journal, scores, rows = self._parts.journal, self._program.trials[trial].scores, result.lossless()
         if journal is not None:
             journal.keep_answer(trial, number, result)
             if number > 1 and scores[number - 2] < max(scores):

@@ -148,6 +148,11 @@ class Sweep:
         """The trials that deserve slots of their own."""
         return promising(self)
 
+    @property
+    def busy(self) -> int:
+        """The trials that hold a slot."""
+        return sum(trial.state in _BUSY for trial in self.trials)
+
     def numbers(self, state: TrialState) -> Iterator[int]:
         """The trials in a state."""
         return (number for number, trial in enumerate(self.trials) if trial.state == state)
@@ -220,7 +225,7 @@ class Sweep:
     def _filled(self, orders: tuple[Order, ...]) -> tuple[Sweep, tuple[Order, ...]]:
         """The state in which every slot has a step, as far as trials wait."""
         now, policy = self, POLICIES[self.policy]
-        busy = sum(trial.state in _BUSY for trial in now.trials)
+        busy = now.busy
         while busy < self.slots and (number := policy.next(now)) is not None:
             trial = now.trials[number]
             now = now._with(number, replace(trial, state="running"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -12,6 +13,7 @@ import pytest
 import qoop
 from qoop.catalog.errors import ConfigError, ExecutionError, QueryError
 from qoop.programs.iterate.curves import fitted
+from qoop.query.planning import QueryPlanning
 from qoop.session.session import Session
 
 FEATURES = """SELECT ss_item_sk AS id, avg(ss_quantity)::DOUBLE / 100 AS x, avg(ss_sales_price)::DOUBLE / 200 AS y,
@@ -88,6 +90,37 @@ def test_a_step_tells_how_far_it_is(session: Session) -> None:
     assert len(iteration.jobs) == 8 and 0 < iteration._gain() < 0.02, "the first fall was of 256"
     assert iteration.predicted(1) == pytest.approx(2.0, rel=0.05)
     assert iteration.predicted(3) == pytest.approx(0.5, rel=0.3)
+
+
+@pytest.mark.usefixtures("as_installed")
+@pytest.mark.parametrize("long", [0.0, np.inf], ids=["compared", "as-before"])
+def test_types_from_step_to_step_are_duckdbs(monkeypatch: pytest.MonkeyPatch, long: float) -> None:
+    monkeypatch.setattr("qoop.programs.iterate.planning.LONG_SECONDS", long)
+    start = "SELECT 7::TINYINT AS x, uuid'8a4e3bfa-34b1-4f21-9b5c-1a2b3c4d5e6f' AS u, '101'::BIT AS b"
+    step = "SELECT sum(x) // 2 + 9 AS x, u, b, -x::DOUBLE AS loss FROM former GROUP BY x, u, b"
+    with qoop.connect(slots=2, memory="500MB") as session, duckdb.connect() as connection:
+        iteration = session.iterate(step, start, most=4, until=0.0)
+        assert iteration.last().number == 3
+        connection.execute(f"CREATE TABLE former AS {start}")
+        for found in iteration.steps():
+            connection.execute(f"CREATE OR REPLACE TABLE former AS {step}")
+            true = connection.sql("FROM former")
+            assert found.result.types == [str(type_) for type_ in true.types]
+            assert found.result.fetchall() == true.fetchall() != []
+
+
+@pytest.mark.usefixtures("as_installed")
+def test_short_steps_are_not_compared_with_other_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qoop.programs.iterate.planning.LONG_SECONDS", np.inf)
+    compared = []
+    plan = QueryPlanning.plan
+    monkeypatch.setattr(QueryPlanning, "plan", lambda *given, **named: compared.append(1) or plan(*given, **named))
+    step = "SELECT f.x + count(*) AS x, f.x::DOUBLE AS loss FROM former f, points GROUP BY f.x"
+    with qoop.connect(slots=2, memory="500MB") as session:
+        session.register("points", pa.table({"n": range(100)}))
+        iteration = session.iterate(step, pa.table({"x": [0]}), most=5, until=0.0)
+        assert iteration.result().fetchall() == [(500, 400.0)] and compared == [1]
+        assert {job.plan.root.label for job in iteration.jobs} == {"DuckDB"}
 
 
 def test_losses_to_come_are_predicted_within_a_twentieth_ten_steps_ahead() -> None:

@@ -17,6 +17,7 @@ import pytest
 import qoop
 from qoop.catalog.errors import Cancelled, ConfigError, ExecutionError, QoopError, QueryError, SessionClosed
 from qoop.engine.history import Succeeded
+from qoop.query.job import Job, Planned
 
 STEP = "SELECT f.x - $rate * 2 * (f.x - avg(p.v)) AS x FROM former f, points p GROUP BY f.x"
 """A step of gradient descent towards the mean."""
@@ -74,6 +75,29 @@ def test_it_finds_the_best_setting_and_its_rows(session: qoop.Session, points: P
     assert study.best_value == pytest.approx(best) and study.best_result().fetchall()[0][0] == pytest.approx(x)
     assert sorted(frame.params_rate) == sorted(RATES) and set(frame.state) == {"COMPLETE"}
     assert [one.value for one in study.trials] == [pytest.approx(by_duckdb(points, rate, 6)[1]) for rate in RATES]
+
+
+@pytest.mark.usefixtures("as_installed")
+def test_steps_that_run_at_once_take_a_slot_each(
+    session: qoop.Session, points: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qoop.programs.iterate.planning.LONG_SECONDS", float("inf"))
+    slots, start = [], session.start
+
+    def started(planned: Planned, **options: object) -> Job:
+        slots.append(planned.plan.root.slots)
+        return start(planned, **options)
+
+    monkeypatch.setattr(session, "start", started)
+    first = pa.table({"x": [9.0]})
+    options = {"metric": METRIC, "start": first, "direction": "minimize", "most": 8, "scheduler": "none"}
+    study = session.sweep(STEP, {"rate": RATES}, **options)
+    assert study.wait(60)
+    assert [one.value for one in study.trials] == [pytest.approx(by_duckdb(points, rate, 8)[1]) for rate in RATES]
+    assert len(slots) == 32 and set(slots[2:24]) == {1}, "three trials have not ended before"
+    slots.clear()
+    assert session.sweep(STEP, {"rate": RATES[:1]}, **options).wait(60)
+    assert len(slots) == 8 and min(slots) >= 2, "a trial that runs alone has all slots"
 
 
 def test_sql_reads_the_trials_of_a_sweep(session: qoop.Session) -> None:
