@@ -1,13 +1,15 @@
 """An engine of known work, as a program: it sleeps for its start and its work, and keeps what it has checkpointed.
 
 Modes: ``orphans`` leaves a process in a session of its own, ``noise`` writes what is no JSON, ``silent`` is never
-ready, ``dies`` ends when a text comes.
+ready, ``dies`` ends when a text comes, ``hoards`` takes 200 MB for its first text. It notes how many CPUs it has when a
+text comes, and at its end.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -42,6 +44,10 @@ for line in sys.stdin:
         if options.mode == "dies":
             sys.exit("out of luck")
         (durable / "working").touch()
+        cpus = [len(os.sched_getaffinity(0))]
+        if options.mode == "hoards" and not (durable / "hoarded").exists():
+            (durable / "hoarded").touch()
+            hoard = b"x" * (200 << 20)
         saved = durable / "saved"
         done = float(saved.read_text()) if saved.exists() else 0.0
         step = options.checkpoint or options.work
@@ -52,6 +58,7 @@ for line in sys.stdin:
                 saved.with_suffix(".new").write_text(str(done))
                 saved.with_suffix(".new").rename(saved)
         saved.unlink(missing_ok=True)
+        (durable / "cpus").write_text(json.dumps([*cpus, len(os.sched_getaffinity(0))]))
         reply = {"done": request["run"]["task"]}
     else:
         continue

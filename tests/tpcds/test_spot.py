@@ -18,7 +18,8 @@ from pyarrow import parquet
 from qoop.__main__ import main
 from qoop.catalog.errors import ConfigError
 from qoop.tpcds.queries import texts
-from qoop.tpcds.spot import bench, entrants, markets, page, sent
+from qoop.tpcds.results import read
+from qoop.tpcds.spot import bench, entrants, markets, page, records, sent, tasks
 from qoop.tpcds.spot.answers import Judge
 from qoop.tpcds.spot.entrants import Entrant
 from qoop.tpcds.spot.markets import market
@@ -53,6 +54,41 @@ def test_a_run_goes_from_the_data_to_a_page(made: bench.SpotOptions, capsys: pyt
     assert "long   pressure 4   duckdb" in printed
     content = (made.folder / "page.html").read_text()
     assert "break-even discount" in content and "lying: q96" in content and "<svg" in content
+
+
+COUNTS = """\
+0,add,a
+0,add,b
+60000,remove,a
+90000,add,c
+200000,remove,b
+300000,remove,c
+"""
+
+
+def test_queries_that_arrive_and_machines_that_are_resized(
+    made: bench.SpotOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "_LOAD_LENGTH", 20.0)
+    (tmp_path / "counts.csv").write_text(COUNTS)
+    lines: list[str] = []
+    options = replace(
+        made, folder=tmp_path, entrants=[HERE], markets=[market(str(tmp_path / "counts.csv"))], pressures=(1.0,),
+        classes=("load", "resized"),
+    )  # fmt: skip
+    bench.run(options, lines.append)
+    kept = read(results(options)).values
+    found = {run.key.work_class: run for run in records.runs(kept) if run.key.market != "none"}
+    assert found["load"].works > 5 and len(found["load"].waits) == found["load"].works
+    assert found["load"].seconds == pytest.approx(sum(found["load"].waits))
+    assert all(run.right == run.works for run in found.values() if run.seconds < 10 * run.reference)
+    assert sent.problems(results(options), {market.name: market for market in options.markets}) == []
+    assert main(["bench", "spot", "report", str(results(options)), "--out", str(tmp_path)]) == 0
+    assert "wait p50, p95 s" in (tmp_path / "page.html").read_text()
+    bench.run(
+        replace(options, folder=tmp_path / "other", classes=("resized",), markets=[market("exponential")]), lines.append
+    )
+    assert "the class resized is refused: the number of nodes never falls in exponential" in lines
 
 
 def test_a_finished_benchmark_makes_no_run_again(made: bench.SpotOptions) -> None:

@@ -21,8 +21,9 @@ from waits import until
 from qoop.adaptive.profiles import CapacityProfile, load
 from qoop.catalog.errors import ConfigError
 from qoop.tpcds.spot import measures
-from qoop.tpcds.spot.course import Event, Order, Up, Work, drive
+from qoop.tpcds.spot.course import Event, Order, OutOfMemory, Size, Up, Work, drive
 from qoop.tpcds.spot.driving import Report, report
+from qoop.tpcds.spot.limits import refused
 from qoop.tpcds.spot.markets import market
 from qoop.tpcds.spot.summary import GONE_SECONDS, KILL_SECONDS
 from qoop.tpcds.spot.timeline import Exponential, Recorded, Window
@@ -77,6 +78,9 @@ class VirtualWorld:
 
     def clear(self) -> None:
         pass
+
+    def resize(self, size: Size) -> None:
+        raise AssertionError("it has one size")
 
 
 def order(ups: Iterator[Up] | list[Up], limit: float, **more: Any) -> Order:
@@ -211,6 +215,110 @@ def test_an_adapter_hears_of_a_loss_as_long_before_as_the_notice_says() -> None:
     assert events[-1].what == "gone" and events[-2].at == 7.2
 
 
+@dataclass
+class ServingWorld:
+    """An engine that answers texts in the order of their arrival, each by the same work, on a virtual clock. It uses
+    all CPUs, and needs some memory."""
+
+    work: float
+    cpus: int = 1
+    memory: int = 0
+    clock: float = 0.0
+    ready: bool = False
+    left: list[tuple[str, float]] = field(default_factory=list)
+
+    def now(self) -> float:
+        return self.clock
+
+    def wait(self, until: float) -> None:
+        self.clock = max(self.clock, until)
+
+    def start(self) -> None:
+        self.ready, self.left = False, []
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        if "open" in message:
+            self.cpus = message["open"]["cpus"]
+        elif "run" in message:
+            self.left.append((message["run"]["task"], self.work))
+
+    def resize(self, size: Size) -> None:
+        self.cpus = size.cpus
+        if self.left and size.memory < self.memory:
+            raise OutOfMemory
+
+    def receive(self, until: float) -> Mapping[str, Any] | None:
+        if not self.ready:
+            self.ready = True
+            return {"ready": True}
+        if not self.left:
+            self.clock = until
+            return None
+        (name, work), *rest = self.left
+        done = min(work, (until - self.clock) * self.cpus)
+        self.clock += done / self.cpus
+        self.left = rest if done == work else [(name, work - done), *rest]
+        return {"done": name} if done == work else None
+
+    def kill(self) -> None:
+        self.left = []
+
+    def clear(self) -> None:
+        pass
+
+
+def arriving(*seconds: float) -> list[Work]:
+    return [Work(f"q1 {number}", "SELECT 1", "answer", arrives=at) for number, at in enumerate(seconds)]
+
+
+def test_the_waits_of_texts_that_arrive_have_their_closed_form() -> None:
+    """One arrives each second, and takes two: each waits a second longer than the one before."""
+    events: list[Event] = []
+    drive(order([Up(0.0, math.inf)], 99.0, works=arriving(1.0, 2.0, 3.0, 4.0)), ServingWorld(2.0), events.append)
+    assert list(measures.waits(events).values()) == [2.0, 3.0, 4.0, 5.0] and measures.finish(events) == 9.0
+
+
+def test_texts_that_wait_at_a_loss_are_sent_again_and_waited_since_their_arrival() -> None:
+    events: list[Event] = []
+    ups = [Up(0.0, 2.5), Up(3.0, 99.0)]
+    drive(order(ups, 99.0, works=arriving(0.0, 1.0, 3.5)), ServingWorld(2.0), events.append)
+    assert measures.waits(events) == {"q1 0": 2.0, "q1 1": 4.0, "q1 2": 3.5}
+    assert [event.work for event in events if event.what == "sent"] == ["q1 0", "q1 1", "q1 1", "q1 2"]
+
+
+def test_a_machine_that_is_resized_works_with_the_cpus_that_it_has() -> None:
+    """Work of 6: two at two CPUs, one at one, and the rest at two."""
+    sizes = [Size(0.0, 2, 8), Size(1.0, 1, 8), Size(2.0, 2, 8)]
+    events: list[Event] = []
+    drive(order([Up(0.0, math.inf)], 99.0, sizes=sizes), ServingWorld(6.0, memory=4), events.append)
+    assert measures.finish(events) == 3.5 and measures.losses(events) == 0
+
+
+def test_an_engine_without_the_memory_starts_again() -> None:
+    sizes = [Size(0.0, 1, 8), Size(1.0, 1, 2), Size(1.5, 1, 8)]
+    events: list[Event] = []
+    drive(order([Up(0.0, math.inf)], 99.0, sizes=sizes), ServingWorld(3.0, memory=4), events.append)
+    [first, second] = measures.lives(events)
+    assert (first.end, first.lost, second.start, second.lost) == (1.0, True, 1.0, False)
+    assert measures.finish(events) == 4.0 and measures.losses(events) == 1
+
+
+def test_sizes_have_the_parts_of_the_trace(tmp_path: Path) -> None:
+    """Two nodes for 230 of 400 s, else one; the number falls three times."""
+    (tmp_path / "trace.csv").write_text(TRACE)
+    trace = Recorded.of(load(tmp_path / "trace.csv"))
+    seconds, whole = 3 * 10.0 / (400 / 3) * 400, Size(0.0, 2, 8000)
+    for number in range(5):
+        sizes = Window("small", 3.0, number).sizes(trace, 10.0, seconds, whole)
+        ends = [size.at for size in sizes[1:]] + [seconds]
+        spent = {(2, 8000): 0.0, (1, 4000): 0.0}
+        for size, end in zip(sizes, ends, strict=True):
+            spent[size.cpus, size.memory] += end - size.at
+        assert sizes[0].at == 0.0 and spent[2, 8000] / seconds == pytest.approx(230 / 400)
+    with pytest.raises(ConfigError, match="never falls in the market exponential"):
+        Window("exponential", 1.0, 0).sizes(Exponential(), 1.0, 10.0, whole)
+
+
 def test_a_market_without_a_loss_has_no_pressure() -> None:
     still = Recorded.of(CapacityProfile.of([(0, 1, 1, 3), (50, 1, 1, 3)]))
     with pytest.raises(ConfigError, match="no machine is lost in the market calm"):
@@ -307,6 +415,28 @@ def test_all_processes_end_with_the_one_that_started_the_driver(tmp_path: Path) 
         process.kill()
     orphan = Path(f"/proc/{file.read_text()}/stat")
     until(lambda: not orphan.exists() or orphan.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
+def needs_control_groups() -> None:
+    reason = refused()
+    if reason:
+        pytest.skip(reason)
+
+
+def test_an_engine_that_needs_more_than_the_memory_that_is_left_is_killed_and_starts_again(tmp_path: Path) -> None:
+    needs_control_groups()
+    sizes = (Size(0.0, 1, 400 << 20), Size(0.6, 1, 100 << 20))
+    found = driven(tmp_path, [Up(0.0, math.inf)], 60.0, "--mode=hoards", "--work=1", sizes=sizes)
+    assert whats(found)[-8:] == ["killed", "gone", "started", "ready", "sent", "done", "ended", "gone"]
+    assert [event.detail for event in found.events if event.what == "resized"] == [f"1 {100 << 20}"]
+    assert measures.losses(found.events) == 1 and not list(Path("/sys/fs/cgroup").glob("**/qoop-spot-*"))
+
+
+def test_the_cpus_of_a_machine_are_those_of_its_size(tmp_path: Path) -> None:
+    needs_control_groups()
+    sizes = (Size(0.0, 2, 400 << 20), Size(0.4, 1, 400 << 20))
+    driven(tmp_path, [Up(0.0, math.inf)], 60.0, "--work=0.8", cpus=2, sizes=sizes)
+    assert json.loads((tmp_path / "cpus").read_text())[-1] == 1
 
 
 @pytest.mark.slow

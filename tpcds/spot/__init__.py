@@ -10,6 +10,7 @@
     adapters/      their programs
     course.py      one run, without process or clock
     machine.py     the processes of a run
+    limits.py      the CPUs and memory of a machine that is resized
     driver.py      the driver, a process of its own
     driving.py     starts it
     answers.py     the judge

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import platform
 import sys
@@ -23,12 +24,27 @@ from qoop.tpcds.oracle import tables_of
 from qoop.tpcds.results import Results
 from qoop.tpcds.spot import measures
 from qoop.tpcds.spot.answers import Judge
-from qoop.tpcds.spot.course import READY_SECONDS, UNDISTURBED, Order, Up, Work
+from qoop.tpcds.spot.course import READY_SECONDS, UNDISTURBED, Order, Size, Up, Work
 from qoop.tpcds.spot.driving import Report, report
 from qoop.tpcds.spot.entrants import BUILT_IN, REFERENCE, Entrant, code_digest
+from qoop.tpcds.spot.limits import refused
 from qoop.tpcds.spot.markets import Market
 from qoop.tpcds.spot.records import LIMIT, NONE, VERSION, Run, RunKey
-from qoop.tpcds.spot.tasks import BATCH, CHAIN, CHAIN_TASK, LONG, Task, batch_task, in_dialect, long_task, works
+from qoop.tpcds.spot.tasks import (
+    BATCH,
+    CHAIN,
+    CHAIN_TASK,
+    LOAD,
+    LONG,
+    RESIZED,
+    Task,
+    batch_task,
+    in_dialect,
+    load_task,
+    long_task,
+    text_name,
+    works,
+)  # fmt: skip
 from qoop.tpcds.spot.timeline import Window
 
 _PATIENCE = 60.0  # seconds for each text, where nothing is known yet
@@ -139,7 +155,8 @@ class _Bench:
             if self._undisturbed(reference, engine, task):
                 able.add((engine.name, task))
         for number, keys in enumerate(self._windows()):
-            for task in tasks:
+            notice = keys[-1]
+            for task in (one for one in tasks if not notice or one.work_class != RESIZED):  # it is never lost
                 turn = number % len(engines)
                 for engine in [*engines[turn:], *engines[:turn]]:
                     if (engine.name, task) in able:
@@ -184,20 +201,33 @@ class _Bench:
         options = self._options
         chosen = options.queries or tuple(range(1, 100))
         whole = batch_task(chosen)
-        found: list[Task] = []
-        if LONG in options.classes:
-            own = options.queries or self._longest(reference, whole)
-            found += [long_task(query) for query in own]
+        one_at_a_time = [name for name in (LONG, RESIZED) if name in options.classes and self._can(name)]
+        own = options.queries if options.queries or not one_at_a_time else self._longest(reference, whole)
+        found = [long_task(query, name) for name in one_at_a_time for query in own]
         found += [whole] if BATCH in options.classes else []
-        return [*found, CHAIN_TASK] if CHAIN in options.classes else found
+        found += [CHAIN_TASK] if CHAIN in options.classes else []
+        return [*found, load_task(self._taken(reference, whole), options.seed)] if LOAD in options.classes else found
+
+    def _can(self, work_class: str) -> bool:
+        """False, with the reason said, if the system or a market does not have what a class needs."""
+        if work_class != RESIZED:
+            return True
+        falling = [market for market in self._options.markets if market.trace.mean_between_falls < math.inf]
+        still = [market.name for market in self._options.markets if market not in falling]
+        reason = f"the number of nodes never falls in {', '.join(still)}" if still else refused()
+        if reason:
+            self._tell(f"the class {work_class} is refused: {reason}")
+        return not reason
 
     def _longest(self, reference: _Engine, whole: Task) -> list[int]:
         """The queries that the reference takes longest for, in one undisturbed run of them all."""
+        taken = self._taken(reference, whole)
+        return sorted(sorted(taken, key=lambda query: -taken[query])[: self._options.longest])
+
+    def _taken(self, reference: _Engine, whole: Task) -> Mapping[int, float]:
+        """The seconds of each query in one undisturbed run of them all by the reference."""
         run = self._made(reference, whole, RunKey(REFERENCE, BATCH, whole.name, NONE, 0.0, 0), UNDISTURBED, 0.0)
-        sent = {event.work: event.at for event in run.events if event.what == "sent"}
-        taken = {event.work: event.at - sent[event.work] for event in run.events if event.what == "done"}
-        ordered = sorted(taken, key=lambda work: -taken[work])[: self._options.longest]
-        return sorted(int(work.removeprefix("q")) for work in ordered)
+        return {int(work.removeprefix("q")): seconds for work, seconds in measures.waits(run.events).items()}
 
     def _undisturbed(self, reference: _Engine, engine: _Engine, task: Task) -> bool:
         """Run a task without losses; False if the engine gives no right answer to it, and why is said."""
@@ -220,17 +250,23 @@ class _Bench:
         kept = [self._results.get(str(key)) for key in keys]
         if None in kept:
             raise ConfigError(f"{REFERENCE} does not answer {task.name}: there is no time to compare with")
-        return median(Run.of(one).seconds for one in kept)
+        return median(Run.of(one).span for one in kept)
 
     def _disturbed(
         self, reference: _Engine, engine: _Engine, task: Task, market: Market, window: Window, notice: float
     ) -> None:
         taken = self._reference(task)
-        ups = window.timeline(market.trace, taken, LIMIT * taken)
         key = RunKey(engine.name, task.work_class, task.name, market.name, window.pressure, window.number, notice)
-        self._made(engine, task, key, ups, taken)
+        if task.work_class == RESIZED:
+            whole = Size(0.0, self._options.cpus, self._options.memory)
+            sizes = window.sizes(market.trace, taken, LIMIT * taken, whole)
+            self._made(engine, task, key, UNDISTURBED, taken, sizes)
+        else:
+            self._made(engine, task, key, window.timeline(market.trace, taken, LIMIT * taken), taken)
 
-    def _made(self, engine: _Engine, task: Task, key: RunKey, ups: Sequence[Up], reference: float) -> Run:
+    def _made(
+        self, engine: _Engine, task: Task, key: RunKey, ups: Sequence[Up], reference: float, sizes: Sequence[Size] = ()
+    ) -> Run:
         """The run of a key: from the results, or made now and kept there."""
         kept = self._kept(key, reference)
         if kept is not None:
@@ -243,7 +279,7 @@ class _Bench:
             answers = scratch / "answers"
             answers.mkdir()
             own = works(task, engine.dialect, self._options.directory, answers)
-            found = self._drive(engine.entrant, own, scratch, ups, limit, key.notice)
+            found = self._drive(engine.entrant, own, scratch, ups, limit, key.notice, sizes)
             done = {event.work for event in found.events if event.what == "done"}
             judged = [work for work in own if work.name in done and work.name in task.judged]
             verdicts = {work.name: self._verdict(task, work) for work in judged}
@@ -263,14 +299,15 @@ class _Bench:
         return None if is_stale or (self._options.again and run.disturbed) else run
 
     def _drive(
-        self, entrant: Entrant, own: Sequence[Work], scratch: Path, ups: Sequence[Up], limit: float, notice: float = 0.0
-    ) -> Report:
+        self, entrant: Entrant, own: Sequence[Work], scratch: Path, ups: Sequence[Up], limit: float,
+        notice: float = 0.0, sizes: Sequence[Size] = (),
+    ) -> Report:  # fmt: skip
         durable = scratch / "durable"
         durable.mkdir()
         options = self._options
         order = Order(
             entrant.command, entrant.environment, self._tables, str(durable), own, options.cpus, options.memory, limit,
-            ups, notice,
+            ups, notice, sizes=sizes,
         )  # fmt: skip
         return report(order)
 
@@ -278,7 +315,7 @@ class _Bench:
         originals = in_dialect("duckdb", self._options.directory)
         if task.work_class == CHAIN:
             self._judge.make({name: originals[name] for name in task.texts})
-        return self._judge.verdict(originals[work.name], Path(work.answer))
+        return self._judge.verdict(originals[text_name(work.name)], Path(work.answer))
 
 
 def line(run: Run) -> str:

@@ -33,7 +33,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     form.add_argument("--full", action="store_true", help="the same with 20 windows, and with notice of 2 and 30 s")
     parser.add_argument("--engines", metavar="A,B", help="only these (qoop, duckdb and the others that are installed)")
     parser.add_argument("--adapter", action="append", default=[], metavar="CMD", help="your engine; may be repeated")
-    parser.add_argument("--classes", metavar="A,B", help="long, batch, chain")
+    parser.add_argument("--classes", metavar="A,B", help="long, batch, chain, load, resized")
     parser.add_argument("--queries", metavar="1,3,7-9", help="which ones")
     parser.add_argument("--markets", metavar="A,B", help="names of traces, files, or exponential")
     parser.add_argument("--traces", metavar="DIR", help="a folder that has the files of the traces (they are fetched)")

@@ -49,6 +49,7 @@ def main() -> None:
             machine.kill()
             with contextlib.suppress(AdapterError):  # the run has said so
                 machine.clear()
+            machine.close()
         wall, ours = time.monotonic() - begun, machine.cpu_seconds() + _own_seconds() - own
         others = (_busy_seconds() - busy - ours) / wall
         _write({"cpu": machine.cpu_seconds(), "others": max(0.0, others), "durable": durable.largest})

@@ -19,9 +19,12 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from qoop.tpcds.spot.course import AdapterError, Order
+from qoop.tpcds.spot.course import AdapterError, Order, OutOfMemory, Size
+
+if TYPE_CHECKING:
+    from qoop.tpcds.spot.limits import Limits
 
 GONE_SECONDS = 0.1
 """The time within which all processes of a lost machine must have ended."""
@@ -41,6 +44,8 @@ class Machine:
         self._errors = scratch / "errors.txt"
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self._limits = _limits(order)
+        self._size = order.all_sizes[0]
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: order.cpus])  # its children inherit it
         self._empty()
         self._begun = time.monotonic()
@@ -55,13 +60,19 @@ class Machine:
         home = self._scratch / "home"
         own = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         places = {"HOME": str(home), "TMPDIR": str(home / "tmp")}
+        command = self._order.command
         try:
+            if self._limits is not None:
+                self._limits.set(self._size, [])
+                command = self._limits.inside(command)
             with self._errors.open("wb") as errors:
                 self._process = subprocess.Popen(
-                    self._order.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, cwd=home,
+                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, cwd=home,
                     env={**own, **places, **self._order.environment}, start_new_session=True,
                     preexec_fn=lambda: self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),
                 )  # fmt: skip
+        except OutOfMemory as error:
+            raise AdapterError(f"{error} before it starts") from error
         except OSError as error:
             raise AdapterError(f"{self._order.command[0]} cannot be started: {error.strerror}") from error
         self._pending = b""
@@ -81,11 +92,18 @@ class Machine:
                 return None
             if select.select([stream], [], [], left)[0]:
                 found = os.read(stream, 1 << 16)
+                if not found and self._limits is not None and self._limits.killed():
+                    raise OutOfMemory("by the kernel")
                 if not found:
                     raise AdapterError(f"it ended by itself: {self._complaint()}")
                 self._pending += found
         line, _, self._pending = self._pending.partition(b"\n")
         return _reply(line)
+
+    def resize(self, size: Size) -> None:
+        assert self._limits is not None
+        self._size = size
+        self._limits.set(size, _descendants(os.getpid()))
 
     def kill(self) -> None:
         self._killed = time.monotonic()
@@ -111,6 +129,11 @@ class Machine:
             self._process = None
         self._empty()
 
+    def close(self) -> None:
+        """Give back what the machine has taken of the system. All processes of the adapter have ended."""
+        if self._limits is not None:
+            self._limits.close()
+
     def cpu_seconds(self) -> float:
         """Of all processes of the adapter that have ended, their children included."""
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -123,6 +146,15 @@ class Machine:
 
     def _complaint(self) -> str:
         return self._errors.read_text(errors="replace").strip()[-500:] or "it wrote nothing"
+
+
+def _limits(order: Order) -> Limits | None:
+    """Limits of a machine that is resized. Raises ConfigError if there can be none."""
+    if not order.sizes:
+        return None
+    from qoop.tpcds.spot.limits import Limits
+
+    return Limits()
 
 
 def end_with_parent() -> None:

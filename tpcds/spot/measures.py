@@ -9,6 +9,7 @@ from itertools import pairwise
 from qoop.tpcds.spot.course import Event
 
 RESAMPLES = 1_000
+_LOSSES = ("lost", "killed")
 _LAST = ("ended", "stopped", "broken")
 
 
@@ -31,9 +32,9 @@ def lives(events: Sequence[Event]) -> list[Life]:
         own = events[first:last]
         ready = next((event.at for event in own if event.what == "ready"), None)
         done = [event.at for event in own if event.what in ("done", "failed")]
-        ends = [event for event in own if event.what in ("lost", *_LAST)]
+        ends = [event for event in own if event.what in (*_LOSSES, *_LAST)]
         end = ends[0] if ends else own[-1]
-        found.append(Life(own[0].at, ready, end.at, end.what == "lost", done))
+        found.append(Life(own[0].at, ready, end.at, end.what in _LOSSES, done))
     return found
 
 
@@ -50,8 +51,8 @@ def machine_seconds(events: Sequence[Event]) -> float:
 
 
 def losses(events: Sequence[Event]) -> int:
-    """The number of losses."""
-    return sum(event.what == "lost" for event in events)
+    """The number of losses, and of kills for want of memory."""
+    return sum(event.what in _LOSSES for event in events)
 
 
 def start_seconds(events: Sequence[Event]) -> list[float]:
@@ -77,6 +78,16 @@ def lateness(events: Sequence[Event]) -> float:
 def survival(events: Sequence[Event]) -> float:
     """The longest time that a process of a killed adapter lived on, and its machine took to be empty."""
     return max((b.at - a.at for a, b in pairwise(events) if b.what == "gone"), default=0.0)
+
+
+def waits(events: Sequence[Event]) -> Mapping[str, float]:
+    """The seconds from the arrival of each text that was sent to its last reply, or to the end of the run."""
+    arrived: dict[str, float] = {}
+    for event in events:
+        if event.what == "sent":
+            arrived.setdefault(event.work, float(event.detail or event.at))
+    replied = {event.work: event.at for event in events if event.what in ("done", "failed")}
+    return {work: replied.get(work, events[-1].at) - at for work, at in arrived.items()}
 
 
 def break_even(best: float, seconds: float) -> float:

@@ -21,7 +21,7 @@ from qoop.tpcds.spot.summary import Row, Summary
 _COLOURS = ("#2f6fa8", "#e8973a", "#5fae57", "#b277c0", "#d9666c", "#4fb0b5", "#c7b02e", "#9a836b")
 _HEADS = (
     "engine", "stretch of the reference", "of its own", "starts credited", "reference : engine", "break-even discount",
-    "waste", "right in time", "losses", "start s", "to next reply s", "durable MB", "disturbed",
+    "waste", "right in time", "losses", "start s", "to next reply s", "wait p50, p95 s", "durable MB", "disturbed",
 )  # fmt: skip
 
 
@@ -180,7 +180,8 @@ def _cells(row: Row) -> Sequence[object]:
     name = row.engine if row.is_ranked else f"{row.engine} (wrong answers: no rank)"
     return (
         name, row.reference, row.own, row.credited, row.faster, _missing(row.price), _missing(row.work),
-        f"{row.right:.1%}", row.losses, row.start, row.recovery, row.durable / 1e6, f"{row.disturbed} of {row.runs}",
+        f"{row.right:.1%}", row.losses, row.start, row.recovery,
+        _cell(row.waits), row.durable / 1e6, f"{row.disturbed} of {row.runs}",
     )  # fmt: skip
 
 
@@ -190,6 +191,8 @@ def _missing(part: Ratio | None) -> Ratio | None:
 
 
 def _cell(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(_cell, value))
     return "–" if value is None else f"{value:.2f}" if isinstance(value, float) else str(value)
 
 

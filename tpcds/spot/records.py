@@ -9,7 +9,7 @@ from typing import Any
 
 from qoop.tpcds.spot import measures
 from qoop.tpcds.spot.course import Event
-from qoop.tpcds.spot.tasks import BATCH
+from qoop.tpcds.spot.tasks import BATCH, LOAD
 
 VERSION = 1
 """Of the specification, docs/spotbench.md."""
@@ -69,10 +69,26 @@ class Run:
 
     @cached_property
     def seconds(self) -> float:
-        """To the last reply; the limit where there is none, or, but in a batch, where an answer is not right."""
+        """To the last reply; the limit where there is none, or, but in a batch, where an answer is not right. Of *load*
+        the sum of what all texts waited; one without a right answer waited for the limit."""
+        if self.key.work_class == LOAD:
+            return sum(self.waits)
         if self.key.work_class != BATCH and self.right < self.works and self.key.market != NONE:
             return LIMIT * self.reference
         return measures.finish(self.events)
+
+    @cached_property
+    def waits(self) -> Sequence[float]:
+        """The seconds that each text waited from its arrival to its right answer, or the limit."""
+        found = measures.waits(self.events)
+        answered = [seconds for work, seconds in found.items() if self.answers.get(work, "none") is None]
+        limit = LIMIT * self.reference or measures.finish(self.events)
+        return [*answered, *[limit] * (self.works - len(answered))]
+
+    @property
+    def span(self) -> float:
+        """To the last reply, or the limit: the time for which the machine is needed."""
+        return measures.finish(self.events) if self.key.work_class == LOAD else self.seconds
 
     @cached_property
     def machine_seconds(self) -> float:

@@ -16,9 +16,11 @@ from typing import Any
 from qoop.catalog.errors import ConfigError
 from qoop.tpcds.results import read
 from qoop.tpcds.spot.chain import CHAIN, RESULTS
+from qoop.tpcds.spot.course import Size
 from qoop.tpcds.spot.entrants import REFERENCE
 from qoop.tpcds.spot.markets import Market
 from qoop.tpcds.spot.records import LIMIT, NONE, VERSION, Run, RunKey
+from qoop.tpcds.spot.tasks import RESIZED
 from qoop.tpcds.spot.timeline import Window
 
 _CLOCK = 1e-3
@@ -45,7 +47,7 @@ def problems(path: Path, markets: Mapping[str, Market]) -> list[str]:
                 found.append(Run.of(value))
             except (TypeError, KeyError, ValueError) as error:
                 wrong.append(f"{name} is no record of a run: {error!r}")
-    return [*wrong, *_about_markets(kept.values, markets), *_about_runs(found, kept.settings["seed"], markets)]
+    return [*wrong, *_about_markets(kept.values, markets), *_about_runs(found, kept.settings, markets)]
 
 
 def _about_markets(values: Mapping[str, Any], markets: Mapping[str, Market]) -> Iterator[str]:
@@ -55,8 +57,8 @@ def _about_markets(values: Mapping[str, Any], markets: Mapping[str, Market]) -> 
             yield f"another trace of {name}: {known['digest']}, not {market.digest}"
 
 
-def _about_runs(found: Sequence[Run], seed: int, markets: Mapping[str, Market]) -> Iterator[str]:
-    calm = _undisturbed(found)
+def _about_runs(found: Sequence[Run], settings: Mapping[str, Any], markets: Mapping[str, Market]) -> Iterator[str]:
+    calm, seed = _undisturbed(found), settings["seed"]
     for run in found:
         yield from (f"{run.key}: {problem}" for problem in _about_events(run))
         known = calm.get((run.key.work_class, run.key.task))
@@ -64,6 +66,8 @@ def _about_runs(found: Sequence[Run], seed: int, markets: Mapping[str, Market]) 
             continue
         if known is None or abs(known - run.reference) > _CLOCK:
             yield f"{run.key}: {run.reference:g} s is not the undisturbed time of the reference, {known}"
+        elif run.key.market in markets and run.key.work_class == RESIZED:
+            yield from _about_sizes(run, settings, markets[run.key.market])
         elif run.key.market in markets:
             yield from _about_losses(run, seed, markets[run.key.market])
     yield from _left_out(found)
@@ -74,7 +78,7 @@ def _undisturbed(found: Sequence[Run]) -> Mapping[tuple[str, str], float]:
     calm: dict[tuple[str, str], list[float]] = defaultdict(list)
     for run in found:
         if run.key.engine == REFERENCE and run.key.market == NONE:
-            calm[run.key.work_class, run.key.task].append(run.seconds)
+            calm[run.key.work_class, run.key.task].append(run.span)
     return {task: median(seconds) for task, seconds in calm.items()}
 
 
@@ -101,6 +105,22 @@ def _about_losses(run: Run, seed: int, market: Market) -> Iterator[str]:
         yield f"{run.key}: its losses are not those of its window"
     elif len(due) > len(found) and due[len(found)] < last - 1.0 and run.events[-1].what != "broken":
         yield f"{run.key}: the loss at {due[len(found)]:.2f} s is missing"
+
+
+def _about_sizes(run: Run, settings: Mapping[str, Any], market: Market) -> Iterator[str]:
+    """The sizes have to be those of the window, and no machine is lost."""
+    window = Window(run.key.market, run.key.pressure, run.key.window, settings["seed"])
+    whole = Size(0.0, settings["cpus"], settings["memory"])
+    due = [(size.cpus, size.memory) for size in window.sizes(market.trace, run.reference, LIMIT * run.reference, whole)]
+    found = [tuple(map(int, event.detail.split())) for event in run.events if event.what == "resized"]
+    if any(event.what == "lost" for event in run.events) or not _is_within(found, due[1:]):
+        yield f"{run.key}: its sizes are not those of its window"
+
+
+def _is_within(found: Sequence[object], due: Sequence[object]) -> bool:
+    """True if what was found is due, in that order; the machine may have skipped some while it started."""
+    left = iter(due)
+    return all(one in left for one in found)
 
 
 def _left_out(found: Sequence[Run]) -> Iterator[str]:

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
+from qoop.tpcds.quantiles import quantile
 from qoop.tpcds.spot import measures
 from qoop.tpcds.spot.entrants import REFERENCE
 from qoop.tpcds.spot.measures import Cell, Ratio, ratio
 from qoop.tpcds.spot.records import NONE, Run
+from qoop.tpcds.spot.tasks import LOAD
 
 KILL_SECONDS, GONE_SECONDS = 0.02, 0.1
 """Within these a kill has to arrive, and all processes to be gone."""
@@ -23,6 +25,7 @@ class Row:
     own, reference: stretch, over its own undisturbed seconds and over the reference's; credited: the latter without
     restarts. faster: seconds of the reference over its own. price: least undisturbed machine-seconds of any entrant
     over its own; the break-even discount is what is missing to 1. work: processor seconds undisturbed over those used.
+    waits: of *load*, seconds from arrival to answer, the median and the 95th percentile.
     """
 
     engine: str
@@ -45,6 +48,7 @@ class Row:
     disturbed: int
     late: int
     survived: int
+    waits: tuple[float, float] | None
 
     @property
     def is_ranked(self) -> bool:
@@ -110,6 +114,7 @@ class Summary:
             disturbed=sum(run.disturbed for run in own),
             late=sum(measures.lateness(one) > KILL_SECONDS for one in events),
             survived=sum(measures.survival(one) > GONE_SECONDS for one in events),
+            waits=_waits(own) if key.work_class == LOAD else None,
         )  # fmt: skip
 
     def _ratio(self, own: Sequence[Run], pair: Callable[[Run], Cell | None]) -> Ratio | None:
@@ -124,7 +129,7 @@ class Summary:
         return fmean(map(figure, self._calm[run.key.engine, run.key.work_class, run.key.task]))
 
     def _credited(self, run: Run) -> float:
-        if run.right < run.works:  # the limit counts whole
+        if run.right < run.works or run.key.work_class == LOAD:  # the limit counts whole; starts delay many texts
             return run.seconds
         cold = median(
             life.ready - life.start
@@ -151,6 +156,11 @@ class Summary:
 def _place(run: Run) -> tuple[str, ...]:
     key = run.key
     return key.work_class, key.task, key.market, f"{key.pressure:g}", str(key.window), f"{key.notice:g}"
+
+
+def _waits(own: Sequence[Run]) -> tuple[float, float]:
+    waits = [seconds for run in own for seconds in run.waits]
+    return median(waits), quantile(waits, 0.95)
 
 
 def _median(values: Iterable[float]) -> float | None:

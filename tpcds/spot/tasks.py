@@ -6,28 +6,39 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from statistics import fmean
 
 import sqlglot
 from sqlglot.errors import SqlglotError
 
+from qoop.tpcds.load.arrivals import Queries, Tenant, arrivals
 from qoop.tpcds.queries import texts
 from qoop.tpcds.spot import chain
 from qoop.tpcds.spot.course import Work
 
-LONG, BATCH, CHAIN = "long", "batch", "chain"
-CLASSES = (LONG, BATCH, CHAIN)
+LONG, BATCH, CHAIN, LOAD, RESIZED = "long", "batch", "chain", "load", "resized"
+CLASSES = (LONG, BATCH, CHAIN, LOAD, RESIZED)
+
+_OFFERED, _LOAD_LENGTH = 0.6, 100.0
+"""Of *load*: the work that arrives, as a part of what the reference can do; and for how many mean times of a query."""
+_TENANTS = (
+    Tenant("dashboard", "dashboard"), Tenant("analyst 1", "analyst"), Tenant("analyst 2", "analyst"),
+    Tenant("night", "batch"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The work of one run: a query of the class *long*, all queries of *batch* in order, or all tables of *chain*.
+    """The work of one run: a query of the class *long* or *resized*, all queries of *batch* in order, all tables of
+    *chain*, or the queries of *load* as they arrive.
 
-    texts: their names.
+    texts: their names; of *load* ``TEXT NUMBER``, since some arrive more than once. arrivals: the second of each.
     """
 
     work_class: str
     name: str
     texts: tuple[str, ...]
+    arrivals: tuple[float, ...] = ()
 
     @property
     def judged(self) -> tuple[str, ...]:
@@ -35,13 +46,35 @@ class Task:
         return chain.RESULTS if self.work_class == CHAIN else self.texts
 
 
-def long_task(query: int) -> Task:
+def long_task(query: int, work_class: str = LONG) -> Task:
     """One of the long queries.
 
     >>> long_task(7).name
     'q7'
     """
-    return Task(LONG, f"q{query}", (f"q{query}",))
+    return Task(work_class, f"q{query}", (f"q{query}",))
+
+
+def load_task(seconds: Mapping[int, float], seed: int, slots: float = 1.0) -> Task:
+    """Queries of four people as they arrive, 100 mean times long. seconds: of each query on the machine alone.
+
+    >>> task = load_task({1: 0.1, 2: 0.2, 3: 1.5}, 1)
+    >>> len(task.texts) == len(task.arrivals) > 20
+    True
+    """
+    length = _LOAD_LENGTH * fmean(seconds.values())
+    found = arrivals(Queries(seconds), slots, _OFFERED, length, seed, _TENANTS)
+    texts = tuple(f"q{one.query} {number}" for number, one in enumerate(found))
+    return Task(LOAD, LOAD, texts, tuple(round(one.at, 4) for one in found))
+
+
+def text_name(work: str) -> str:
+    """The name of the text of a work.
+
+    >>> text_name("q7 12"), text_name("q7")
+    ('q7', 'q7')
+    """
+    return work.partition(" ")[0]
 
 
 def batch_task(queries: tuple[int, ...]) -> Task:
@@ -58,7 +91,11 @@ def works(task: Task, dialect: str, directory: Path, answers: Path) -> list[Work
     written = in_dialect(dialect, directory)
     if task.work_class == CHAIN:
         return [Work(name, written[name], str(answers / f"{name}.parquet"), name) for name in task.texts]
-    return [Work(name, written[name], str(answers / f"{name}.arrow")) for name in task.texts]
+    times = task.arrivals or (None,) * len(task.texts)
+    return [
+        Work(name, written[text_name(name)], str(answers / f"{name}.arrow"), arrives=at)
+        for name, at in zip(task.texts, times, strict=True)
+    ]
 
 
 @cache

@@ -14,7 +14,7 @@ from .protocol import serve
 class DuckDBAgain:
     """A database in memory, with a view of each table."""
 
-    name, version, dialect = "DuckDB", duckdb.__version__, "duckdb"
+    name, version, dialect, at_once = "DuckDB", duckdb.__version__, "duckdb", 4
 
     def open(self, durable: Path, cpus: int, memory: int) -> None:
         self.connection = duckdb.connect(config={"threads": cpus, "memory_limit": f"{memory}B"})
@@ -24,7 +24,10 @@ class DuckDBAgain:
         self.connection.execute(f'CREATE VIEW "{table}" AS FROM read_parquet([{listed}])')
 
     def answer(self, text: str) -> pa.Table:
-        return self.connection.sql(text).to_arrow_table()
+        return self.connection.cursor().sql(text).to_arrow_table()
+
+    def resize(self, cpus: int, memory: int) -> None:
+        self.connection.cursor().execute(f"SET threads = {cpus}; SET memory_limit = '{memory}B'")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from .protocol import serve
 class QoopResuming:
     """A session on the folder of the tables. Its caches are durable, too."""
 
-    name, version, dialect = "qoop", version("qoop"), "duckdb"
+    name, version, dialect, at_once = "qoop", version("qoop"), "duckdb", 4
 
     def open(self, durable: Path, cpus: int, memory: int) -> None:
         os.environ["QOOP_CACHE_DIR"] = str(durable / "cache")
@@ -28,6 +28,9 @@ class QoopResuming:
 
     def answer(self, text: str) -> pa.Table:
         return self.session.submit(text, resume=True).result().arrow()
+
+    def resize(self, cpus: int, memory: int) -> None:
+        self.session.resize(slots=cpus, memory=memory)
 
 
 if __name__ == "__main__":
