@@ -159,8 +159,8 @@ class AttemptRunner:
         """The use of the child processes; none if there are none."""
         return self.processes.used() if "processes" in self.__dict__ else Used()
 
-    @cached_property
     def _isolated(self) -> IsolatedKernel:
+        """A kernel for one task."""
         from qoop.engine.processes.isolated_kernel import IsolatedKernel  # as above
 
         return IsolatedKernel(self.processes, self._folder)
@@ -170,7 +170,7 @@ class AttemptRunner:
 
         spec: its own, with the memory that it may use now. waited: seconds for which it waited for a worker.
         """
-        runs = self._isolated if self._is_isolated(spec) else kernel
+        runs = self._isolated() if self._is_isolated(spec) else kernel
         try:
             attempt.check()
             with attempt.lock:

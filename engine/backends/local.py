@@ -39,7 +39,7 @@ from qoop.engine.backends.attempt_runner import CROWDED, AttemptRunner, Elsewher
 from qoop.engine.backends.base import happened
 from qoop.engine.backends.interpreter import begin_short_turns, end_short_turns
 from qoop.engine.backends.last_first import LastFirst
-from qoop.engine.backends.local_attempt import INSIST, LocalAttempt, failed, insist, revoked
+from qoop.engine.backends.local_attempt import INSIST, LocalAttempt, failed, insist, interrupt, revoked
 from qoop.engine.backends.release_memory import MemoryReleaser
 from qoop.engine.events import (
     Begun,
@@ -232,6 +232,7 @@ class LocalBackend:
         if found is None or found.stop.is_set():
             return
         found.stop.set()
+        interrupt(found)  # now: where memory is short, it takes seconds for a thread to begin
         self._help(insist, found, name="qoop-stop")
 
     def _withdrawn(self, node: QueueingNode, attempt: AttemptId) -> bool:

@@ -97,7 +97,12 @@ def changed_table(spec: TaskSpec) -> QoopError | None:
 def insist(attempt: LocalAttempt) -> None:
     """Interrupt the kernel of an attempt until the attempt has ended."""
     while not attempt.ended.is_set():
-        with attempt.lock:
-            if attempt.kernel is not None:
-                attempt.kernel.interrupt()
+        interrupt(attempt)
         attempt.ended.wait(INSIST)
+
+
+def interrupt(attempt: LocalAttempt) -> None:
+    """Interrupt the kernel of an attempt once, if it has one by now."""
+    with attempt.lock:
+        if attempt.kernel is not None:
+            attempt.kernel.interrupt()

@@ -4,6 +4,7 @@ for sessions that are to live on where the system ends a process for want of mem
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
@@ -42,7 +43,7 @@ _numbers = count()
 
 
 class IsolatedKernel:
-    """Runs tasks, each in a child process. It keeps its threads and memory to its end; a stop kills the process.
+    """Runs a task in a child process. It keeps its threads and memory to its end; `interrupt` kills the process.
 
     folder: for what DuckDB spills, and for rows that this process has in memory; removed with its end.
     """
@@ -52,6 +53,8 @@ class IsolatedKernel:
 
     def __init__(self, pool: ProcessPool, folder: Path) -> None:
         self._pool, self._folder = pool, folder
+        self._process: ChildProcess | None = None  # that runs the task
+        self._lock = threading.Lock()  # of the process: once the task has ended, it may run another
 
     def run(
         self,
@@ -62,10 +65,11 @@ class IsolatedKernel:
         tell: Tell = lambda _: None,
     ) -> Made:
         """As `Kernel.run`. Raises OutOfMemory, too, for a task that needs more than it has; Revoked for a trusted one
-        whose process was killed; ProcessEnded for all others."""
+        whose process the system killed; ProcessEnded for all others."""
         try:
             return self._run(spec, read, between, begin)
         except ProcessEnded as error:
+            between()  # raises if the task was to stop, and was interrupted
             if error.was_killed and spec.stage.opaque != ISOLATED:
                 raise Revoked("its process was killed, as where memory is short") from error
             raise
@@ -87,6 +91,8 @@ class IsolatedKernel:
             task = IsolatedTask.of(spec, folder, self._folder, read)
             process = stack.enter_context(self._pool.process())
             stack.callback(self._remove_spill, process)
+            self._set_process(process)
+            stack.callback(self._set_process, None)
             process.call(run_task, [task.written()], limits, receive)
             assert output is not None  # its schema came first
             check_tables(spec)
@@ -102,7 +108,14 @@ class IsolatedKernel:
         return None
 
     def interrupt(self) -> None:
-        """The check of the call stops it."""
+        """Kill the process of the task, if it has one by now."""
+        with self._lock:
+            if self._process is not None:
+                self._process.interrupt()
+
+    def _set_process(self, process: ChildProcess | None) -> None:
+        with self._lock:
+            self._process = process
 
     def regrant(self, spec: TaskSpec, resources: Resources) -> bool:
         """Raises duckdb.Error: the resources of the process are fixed."""

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -34,20 +35,26 @@ class Limits(NamedTuple):
 
 
 class ChildProcess:
-    """One child process. Not thread-safe.
+    """One child process. Only `interrupt` may be called from another thread than the rest.
 
-    id: of the process; 0 until its first call. known: what its caller has sent it before, and it still has. fit: it has
-    ended its last call, and can take another.
+    id: of the process; 0 until its first call. known: what its caller has sent it before, and it still has.
     """
 
     def __init__(self, connection: socket.socket, ending: socket.socket) -> None:
         self._socket, self._ending = connection, ending
         self.id = 0  # until the first frame
         self._handle: int | None = None
+        self._lock = threading.Lock()  # of the handle: a closed number may become another file's
         self._seconds = 0.0  # of the processor, as last read
         self._base = 0  # bytes that it has without work
         self.known: object = None
-        self.fit = True
+        self._ended_well = True
+        self._interrupted = False
+
+    @property
+    def fit(self) -> bool:
+        """It has ended its last call, and can take another."""
+        return self._ended_well and not self._interrupted
 
     def call(
         self,
@@ -62,7 +69,7 @@ class ChildProcess:
         Raises the errors of the call and of the check; OutOfMemory if it needs more than it may have; ProcessEnded.
         After all but the first it is killed.
         """
-        self.fit = False
+        self._ended_well = False
         try:
             self._begin(limits)
             request = json.dumps((function.__module__, function.__name__, arguments, limits.memory)).encode()
@@ -70,11 +77,11 @@ class ChildProcess:
             while True:
                 kind, data = self._frame(limits)
                 if kind == b"R":
-                    self.fit = self._is_small()
+                    self._ended_well = self._is_small()
                     return json.loads(data)
                 if kind == b"E":
                     described = json.loads(data)
-                    self.fit = self._is_small() and not _is_full(described)
+                    self._ended_well = self._is_small() and not _is_full(described)
                     raise _error(described)
                 receive(data)
         finally:
@@ -89,17 +96,26 @@ class ChildProcess:
                 self._seconds = (int(words[11]) + int(words[12])) / _TICKS
         return self._seconds
 
+    def interrupt(self) -> None:
+        """Kill the process if it has begun, so that its call raises ProcessEnded. It allocates next to nothing: above
+        ``memory.high`` the kernel pauses a thread for up to 2 s whenever it needs a new page."""
+        self._interrupted = True
+        with self._lock:
+            if self._handle is not None:  # of this process, even if another has its number by now
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+
     def kill(self) -> None:
         """End the process, whatever it does."""
-        self.fit = False
+        self._ended_well = False
         self.cpu_seconds()
+        self.interrupt()
         self._socket.close()
         self._ending.close()
-        if self._handle is not None:  # of this process, even if another has its number by now
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
-            os.close(self._handle)
-            self._handle = None
+        with self._lock:
+            if self._handle is not None:
+                os.close(self._handle)
+                self._handle = None
 
     def _begin(self, limits: Limits) -> None:
         """Wait until the process has begun."""

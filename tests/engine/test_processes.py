@@ -105,6 +105,20 @@ def test_errors_of_ours_keep_their_class_and_others_tell_it(pool: ProcessPool) -
         assert process.fit
 
 
+def test_an_interrupted_call_ends_though_its_check_would_not_end_it(pool: ProcessPool) -> None:
+    with pool.process() as process:
+        first = process.call(own_id, [], ROOMY)
+        interrupting = threading.Thread(target=process.interrupt)
+        with pytest.raises(ProcessEnded) as caught:
+            interrupting.start()
+            process.call(sleeps, [], ROOMY)
+        interrupting.join()
+        assert caught.value.was_killed and not process.fit
+        until(lambda: not is_alive(first))
+    with pool.process() as process:
+        assert process.call(doubled, [1], ROOMY) == 2
+
+
 def test_an_allocation_beyond_the_limit_fails_and_the_process_goes_on(pool: ProcessPool) -> None:
     with pool.process() as process:
         with pytest.raises(MemoryError):

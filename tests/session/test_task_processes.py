@@ -16,6 +16,7 @@ from waits import until
 
 import qoop
 from qoop.engine.backends.local import LocalBackend
+from qoop.engine.backends.local_attempt import LocalAttempt
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are limited on Linux alone")
 
@@ -86,6 +87,29 @@ def test_a_task_whose_process_is_killed_runs_again(
     until(lambda: any("its process was killed" in str(record) for record in job.history()))
     until(lambda: set(processes(session)) - {first})
     assert job.state == "RUNNING"
+    job.cancel()
+    assert session.sql(TEXTS[2]).fetchall() == [(ROWS,)]
+
+
+def test_a_shrink_kills_the_process_of_a_task_before_anything_else(
+    session: qoop.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Above `memory.high` the kernel pauses whatever allocates, such as a thread that begins, or one that checks."""
+    helped: list[str] = []
+
+    def later(self: LocalBackend, work: object, *arguments: object, name: str) -> None:
+        helped.append(name)
+
+    job = session.submit(LONG)
+    [first, *_] = until(lambda: processes(session))
+    monkeypatch.setattr(LocalBackend, "_help", later)
+    monkeypatch.setattr(LocalAttempt, "check", lambda self: None)
+    session.resize(slots=0)
+    assert helped.count("qoop-stop") >= 1
+    until(lambda: not Path(f"/proc/{first}").exists())
+    monkeypatch.undo()
+    session.resize(slots=2)
+    until(lambda: set(processes(session)) - {first})
     job.cancel()
     assert session.sql(TEXTS[2]).fetchall() == [(ROWS,)]
 
