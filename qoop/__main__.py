@@ -234,15 +234,12 @@ def _query(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     with loading_little():
         from qoop.catalog import duckdb_introspection
         from qoop.interfaces.commands.loading import tables_named
-        from qoop.query import config
         from qoop.query.statements.statement import SetOption, statements
 
         if options.process_is_ours:
             duckdb_introspection.use_default()
         parsed = statements(text)
         named = tables_named(parsed)
-        if options.process_is_ours and len(parsed) == 1:
-            config.REUSE_IN_MEMORY = False  # no second query comes, and DuckDB needs 10 ms to list its functions
         opened = _session(options, named)
     with opened as session:
         _show_page(options, session)

@@ -38,6 +38,24 @@ _MOMENTS = ("current_timestamp", "current_time", "current_localtime", "current_l
 _CALLED = ("age", "getenv")
 """Functions that depend on the moment or the process, though DuckDB's list does not say so."""
 
+_STEADY = frozenset(
+    """abs any_value avg bool_and bool_or cast ceil ceiling coalesce concat concat_ws contains corr count count_if
+    covar_pop covar_samp cume_dist date decimal dense_rank ends_with exp first first_value floor greatest
+    grouping grouping_id ifnull lag last last_value lead least left length list ln log lower lpad ltrim max mean
+    median min mod nth_value ntile nullif numeric percent_rank power quantile_cont rank regexp_matches
+    regexp_replace replace right round row_number rpad rtrim sign split_part sqrt starts_with stddev stddev_pop
+    stddev_samp string_agg strlen substr substring sum trim trunc try_cast upper var_pop var_samp varchar
+    variance
+    all and any as between by case char cube distinct else end except exists filter from full group having if in
+    inner intersect is join like limit not offset on or order over partition rollup select sets then union using
+    values when where with""".split()  # noqa: SIM905
+)
+"""Names that are called, and words that stand before a parenthesis, in most texts: all steady in any DuckDB. For texts
+that call no others the list of functions is not needed."""
+
+_UNCALLED = frozenset(("localtime", "localtimestamp", "user", "session_user", "sample", "tablesample"))
+"""Words that mean something at the moment without being called, besides those that begin as `current_date` does."""
+
 _PURE = ("range", "generate_series", "unnest", "repeat", "repeat_row", "json_each", "json_tree")
 """The functions whose rows follow from their arguments. Others that stand for tables read files, or DuckDB's state."""
 
@@ -78,9 +96,19 @@ def may_be_kept(text: str, plans: Iterable[Plan]) -> bool:
 def is_steady(text: str) -> bool:
     """True if a text means the same at another moment and in another session."""
     words = normal_text(text).words
+    if _calls_only_steady(text, words):
+        return True
     if words & _unsteady_words():
         return False
     return not (words & (_unsteady_calls() | {"sample"}) and _calls_unsteady(text))
+
+
+def _calls_only_steady(text: str, words: frozenset[str]) -> bool:
+    """True if all that a text calls is known to be steady, which is found without a list of DuckDB's functions."""
+    if words & _UNCALLED or any(word.startswith("current_") for word in words):
+        return False
+    called = (word.name for word, after in pairwise(lexed(text).words) if after.text == "(")
+    return all(name is None or name.lower() in _STEADY for name in called)
 
 
 def _calls_unsteady(text: str) -> bool:
