@@ -45,6 +45,7 @@ class FairShares:
         self._lock = lock
         self.stale = False
         self._groups: list[JobGroup] = []
+        self._numbers = 0  # of the groups so far
         self._sizes = deque([(opened, driver.capacity)], maxlen=REMEMBERED)
 
     def divide(self, queued: Container[JobId], now: float) -> None:
@@ -75,8 +76,9 @@ class FairShares:
         For any thread."""
         from qoop.adaptive.cluster.job_group import JobGroup  # few sessions have one
 
-        made = JobGroup(terms, self._granter.tenant_weight(terms), slots)
         with self._lock:
+            self._numbers += 1
+            made = JobGroup(f"group{self._numbers}", terms, self._granter.tenant_weight(terms), slots)
             self._groups.append(made)
             self.stale = True
         try:

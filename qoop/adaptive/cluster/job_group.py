@@ -17,39 +17,32 @@ if TYPE_CHECKING:
     from qoop.adaptive.schedulers.terms import Terms
     from qoop.engine.task import JobId
 
-_ALONE = "group"
-"""The name of the one job that stands for the group, where shares are divided."""
-
 
 class JobGroup:
     """Jobs with the weight of one: those that are submitted with its `terms`.
 
+    id: unique in its cluster.
     slots: the whole slots of its share, at least 1; as many of its jobs should run at once. changed: is called in the
     cluster's thread when these are others.
     """
 
-    def __init__(self, terms: Terms, tenant_weight: float, slots: int) -> None:
+    def __init__(self, id: str, terms: Terms, tenant_weight: float, slots: int) -> None:
         """terms: of all jobs together."""
-        self._terms = terms
-        self._whole = Request(
-            _ALONE, 0, terms.weight, Resources(), (), tenant=terms.tenant, tenant_weight=tenant_weight
-        )
-        self._issued: dict[int, Terms] = {}
+        self.id = id
+        self._terms = replace(terms, group=id)
+        self._whole = Request(id, 0, terms.weight, Resources(), (), tenant=terms.tenant, tenant_weight=tenant_weight)
         self.slots = slots
         self.changed: Callable[[], object] = lambda: None
 
     @property
     def terms(self) -> Terms:
         """The terms of one of `slots` jobs."""
-        if self.slots not in self._issued:
-            self._issued[self.slots] = replace(self._terms, weight=self._terms.weight / self.slots)
-        return self._issued[self.slots]
+        return replace(self._terms, weight=self._terms.weight / self.slots)
 
     def divide(self, jobs: Mapping[JobId, ActiveJob], requests: Sequence[Request], capacity: Resources) -> None:
         """Compute the slots again. requests: of all active jobs."""
-        mine = {id(one) for one in tuple(self._issued.values())}
-        others = [one for one in requests if id(jobs[one.job].request.terms) not in mine]
-        slots = max(1, round(even_shares([*others, self._whole], capacity)[_ALONE].cpu))
+        others = [one for one in requests if jobs[one.job].request.terms.group != self.id]
+        slots = max(1, round(even_shares([*others, self._whole], capacity)[self.id].cpu))
         if slots != self.slots:
             self.slots = slots
             self.changed()

@@ -18,6 +18,8 @@ REMEMBERED = 500
 """Jobs that have ended whose fairness can be told."""
 _ENDED = 200
 """Those whose story is kept."""
+_GROUPS = 20
+"""Groups of jobs, such as the steps of a sweep, of each of which the story of the last job is kept."""
 _MOST_BYTES, _RECORD = 10_000_000, 200
 """Bytes that either may have of records and of texts, and those of a record, about."""
 
@@ -61,6 +63,7 @@ class PastJobs:
         self._detailed = detailed
         self._past = Latest[PastJob](REMEMBERED, _MOST_BYTES)
         self._ended = Latest[EndedJob](_ENDED, _MOST_BYTES)
+        self._of_groups: dict[str, EndedJob] = {}
         self._done: Counter[str] = Counter()
         self._cut: Counter[str] = Counter()  # answers that ended early for others
         self._skipped: defaultdict[str, float] = defaultdict(float)  # the parts of tables that they did not read
@@ -75,8 +78,18 @@ class PastJobs:
             ended = EndedJob.of(job.handle, past)
             options = [option.candidate.plan for option in ended.known]
             self._past.put(past, _characters(options))
-            records = len(ended.records) * _RECORD
-            self._ended.put(ended, records + len(ended.text) + _characters([*ended.run, *options]))
+            if ended.terms.group:
+                self._put_last(ended)
+            else:
+                records = len(ended.records) * _RECORD
+                self._ended.put(ended, records + len(ended.text) + _characters([*ended.run, *options]))
+
+    def _put_last(self, ended: EndedJob) -> None:
+        """Keep the last job of a group, which may have thousands."""
+        self._of_groups.pop(ended.terms.group, None)
+        self._of_groups[ended.terms.group] = ended
+        if len(self._of_groups) > _GROUPS:
+            del self._of_groups[next(iter(self._of_groups))]
 
     def ended_early(self, tenant: str, part: float) -> None:
         """An answer of a tenant ended early for others. part: of its table that was not read."""
@@ -85,7 +98,7 @@ class PastJobs:
 
     def ended(self) -> Iterable[EndedJob]:
         """The jobs that ended last, in the order in which they came."""
-        return self._ended
+        return sorted((*self._ended, *self._of_groups.values()), key=lambda job: job.submitted)
 
     def tenants(self, active: Iterable[tuple[str, JobStatus]], weights: Mapping[str, float]) -> list[TenantStatus]:
         """The status of every tenant that has or had a job, by name. active: the jobs that there are, with their

@@ -20,6 +20,7 @@ class Terms:
     weight: within its tenant, above 0.
     priority: 1 to 10, the more the more urgent, for schedulers that ask.
     deadline: seconds from its submission by which the answer is needed; infinite: at no time. It ends nothing.
+    group: the id of the jobs that together have the weight of one, such as the steps of a sweep; empty: it has none.
     Raises ConfigError.
     """
 
@@ -28,6 +29,7 @@ class Terms:
     priority: float = USUAL_PRIORITY
     deadline: float = math.inf
     user: str = ""
+    group: str = ""
 
     def __post_init__(self) -> None:
         if not 0 < self.weight < math.inf:

@@ -7,7 +7,7 @@ Seconds count from the opening of the session.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -89,8 +89,18 @@ def overview(
         "tenants": [_tenant(one) for one in now.tenants],
         "views": list(views),
         "sweeps": list(sweeps),
-        "jobs": sorted(lines, key=lambda line: (line["ended"] is not None, -line["submitted"])),
+        "jobs": list(_folded(sorted(lines, key=lambda line: (line["ended"] is not None, -line["submitted"])))),
     }
+
+
+def _folded(lines: Iterable[Json]) -> Iterator[Json]:
+    """The lines with the first one alone of each group of jobs."""
+    groups: set[str] = set()
+    for line in lines:
+        if line["group"] not in groups:
+            yield line
+        if line["group"]:
+            groups.add(line["group"])
 
 
 def view_lags(view: LagHistory, opened: float) -> Json:
@@ -121,6 +131,7 @@ def job_line(job: JobFacts) -> Json:
         "text": job.text[:_TEXT],
         "state": job.state,
         "tenant": job.terms.tenant,
+        "group": job.terms.group,
         "submitted": _number(job.submitted),
         "started": _number(progress.replay.first_began, job.offset),
         "ended": _number(progress.ended, job.offset),

@@ -99,7 +99,7 @@ def begun(
     """See `Session.sweep`. start: begins a job. group: of all its jobs, until the sweep ends.
 
     Raises ConfigError, QueryError, CheckpointError, DiskFull."""
-    with _proposing(options) as options:
+    with _proposing(options) as options, contextlib.ExitStack() as stack:
         _check(options)
         source, judge = options.sampler, _judge(options)
         found = settings(options.params, options.trials, options.seed) if source is None else source.settings
@@ -118,7 +118,7 @@ def begun(
             raise ConfigError("a step that depends on chance, time or order cannot be continued: leave name out")
         measured = [with_metric(text, options.metric, options.former) for text in texts]
         if options.prepare is not None:
-            tables = _with_prepared(measured[0], tables, options)
+            tables = stack.enter_context(_with_prepared(measured[0], tables, options))
             planning = planning.apart(tables)
         racing = "" if repeats else _racing(texts, tables, planning, options)
         trials = tuple(Trial(turn=number) for number in range(len(found)))
@@ -127,27 +127,24 @@ def begun(
             options.policy, trials, options.slots, min(options.boundary, most), most, _score(options, options.target),
             options.within, _score(options, options.hopeless), options.prune == "kill",
         )  # fmt: skip
-        with contextlib.ExitStack() as stack:
-            journal, earlier = None, []
-            if options.name is not None:
-                journal = Journal(_taken(options, stack), user_key(), tables.binder.settings)
-                stack.callback(journal.close)
-                earlier = journal.open(_identity(step, found, options) | {"table": _version(racing)})
-            shared = stack.enter_context(group)
-            plans = StepPlanning(measured[0], options.former, tables, planning.apart)
-            stack.callback(plans.close)
-            if options.prepare is not None:
-                stack.callback(tables.close)
-            queries = None
-            if not isinstance(racing, str):
-                queries = racing.opened()
-                stack.callback(queries.close)
-            parts = StudyParts(
-                first, found, measured, plans, options.metric, options.direction, start, shared, queries,
-                racing if isinstance(racing, str) else "", journal, log, judge, source,
-                lambda setting: with_metric(write(setting), options.metric, options.former),
-            )  # fmt: skip
-            close = stack.pop_all().close
+        journal, earlier = None, []
+        if options.name is not None:
+            journal = Journal(_taken(options, stack), user_key(), tables.binder.settings)
+            stack.callback(journal.close)
+            earlier = journal.open(_identity(step, found, options) | {"table": _version(racing)})
+        shared = stack.enter_context(group)
+        plans = StepPlanning(measured[0], options.former, tables, planning.apart)
+        stack.callback(plans.close)
+        queries = None
+        if not isinstance(racing, str):
+            queries = racing.opened()
+            stack.callback(queries.close)
+        parts = StudyParts(
+            first, found, measured, plans, options.metric, options.direction, start, shared, queries,
+            racing if isinstance(racing, str) else "", journal, log, judge, source,
+            lambda setting: with_metric(write(setting), options.metric, options.former),
+        )  # fmt: skip
+        close = stack.pop_all().close
         return Study(parts, program if isinstance(racing, str) else _race(racing, options, len(found)), earlier, close)
 
 
@@ -167,15 +164,18 @@ def _proposing(options: SweepOptions) -> Iterator[SweepOptions]:
         raise
 
 
-def _with_prepared(text: str, tables: SessionTables, options: SweepOptions) -> SessionTables:
-    """The tables of the session that a text reads, and the one that was prepared. Raises ConfigError."""
+@contextlib.contextmanager
+def _with_prepared(text: str, tables: SessionTables, options: SweepOptions) -> Iterator[SessionTables]:
+    """The tables of the session that a text reads, and the one that was prepared, within the block. Raises
+    ConfigError."""
     if _PREPARED in tables.named(text):
         raise ConfigError(f"there is a table {_PREPARED} already: drop or rename it, or leave prepare out")
     if _PREPARED not in normal_text(text).words:
         raise ConfigError(f"neither the step nor the metric reads {_PREPARED}, the rows of prepare")
     apart = SessionTables.apart(tables.named(text).values(), tables.binder.settings, tables.locked)
-    apart.register(_PREPARED, options.prepared)
-    return apart
+    with contextlib.closing(apart):
+        apart.register(_PREPARED, options.prepared)
+        yield apart
 
 
 def _racing(texts: list[str], tables: SessionTables, planning: QueryPlanning, options: SweepOptions) -> Contest | str:

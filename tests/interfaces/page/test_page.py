@@ -100,6 +100,17 @@ def test_a_sweep_has_its_trials_with_their_curves_and_who_had_the_slots(world: W
     assert last["trials"][0]["params"] == "d=5" and 0 < max(map(sum, last["split"]["parts"])) <= 2.01
 
 
+def test_a_sweep_is_one_line_among_the_queries(world: World) -> None:
+    world.session.sql("SELECT 'before' AS said FROM t LIMIT 1")
+    step, first = "SELECT x + $to AS x FROM former", pa.table({"x": [0.0]})
+    studies = [world.session.sweep(step, {"to": [1, 3]}, metric="x", start=first, most=120) for _ in range(2)]
+    assert all(study.wait(60) and sum(one.steps for one in study.trials) == 240 for study in studies)
+    lines = world.json("overview")["jobs"]
+    groups = [line["group"] for line in lines if "x + " in line["text"] and "$to" not in line["text"]]
+    assert len(set(groups)) == len(groups) >= 2 and all(groups)
+    assert any("'before'" in line["text"] for line in lines), "480 steps have ended since"
+
+
 def test_a_query_is_cancelled_from_the_page(world: World) -> None:
     job = world.session.submit(SLOW)
     assert world.ask(f"jobs/{job.id}/cancel", "POST")[0] == 200

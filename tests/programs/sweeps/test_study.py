@@ -18,6 +18,7 @@ import qoop
 from qoop.catalog.errors import Cancelled, ConfigError, ExecutionError, QoopError, QueryError, SessionClosed
 from qoop.engine.history import Succeeded
 from qoop.query.job import Job, Planned
+from qoop.query.tables import SessionTables
 
 STEP = "SELECT f.x - $rate * 2 * (f.x - avg(p.v)) AS x FROM former f, points p GROUP BY f.x"
 """A step of gradient descent towards the mean."""
@@ -183,6 +184,16 @@ def test_a_metric_is_one_number(session: qoop.Session) -> None:
     for metric, why in (("SELECT v FROM former", "and has 3000"), ("SELECT NULL FROM former LIMIT 1", "number: None")):
         with pytest.raises(ExecutionError, match=why):
             session.sweep(step, {"a": [3]}, metric=metric).wait(60)
+
+
+def test_a_refused_sweep_releases_its_prepared_rows(session: qoop.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed, close = [], SessionTables.close
+    monkeypatch.setattr(SessionTables, "close", lambda one: closed.append(set(one.catalog.tables())) or close(one))
+    step = "SELECT f.x - $rate * (f.x - p.mean) AS x FROM former f, prepared p"
+    options = {"metric": METRIC, "start": START, "prepare": "SELECT 3.0 AS mean", "name": "rates"}
+    with pytest.raises(ConfigError, match="a sweep with a name needs a folder"):
+        session.sweep(step, {"rate": RATES}, **options)
+    assert closed == [{"prepared", "points"}]
 
 
 def test_common_work_runs_once(points: Path, tmp_path: Path) -> None:

@@ -125,6 +125,7 @@ export function factsOf(job, several) {
     running && job.share_slots ? `${words.slots(job.used_slots)} of ${words.slots(job.share_slots)} ${job.share_slots === 1 ? "slot" : "slots"}` : null,
     job.plan ? `plan ${job.plan}` : null,
     job.switches ? `${job.switches} ${job.switches === 1 ? "switch" : "switches"}` : null,
+    job.group ? "a step of a sweep" : null,
     several && job.tenant ? job.tenant : null,
     job.deadline !== null && job.deadline !== undefined ? deadlineWords(job) : null,
     job.rho !== null && job.rho !== undefined ? `ρ ${job.rho.toFixed(2)}` : null,
