@@ -172,7 +172,11 @@ class DuckDBPlans:
 
         seconds: without those of `spilling`, which are for rows beyond the memory.
         """
-        key, seconds = self._key_of(known), KERNEL_PART * (seconds + min(spilling, MOST_SPILLING * seconds))
+        return self.add_stored_estimate(known, KERNEL_PART * (seconds + min(spilling, MOST_SPILLING * seconds)))
+
+    def add_stored_estimate(self, known: DuckDBPlan, seconds: float) -> DuckDBPlan:
+        """The same with the seconds of a plan that has such an estimate, in this or another process."""
+        key = self._key_of(known)
         known = self._latest(key, known)
         estimated = changed(known, estimated=seconds)
         if known.basis == "footers":

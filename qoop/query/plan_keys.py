@@ -25,7 +25,7 @@ from qoop.planner import plan_json
 from qoop.planner.plan import Plan
 from qoop.query.statements.normal_text import NormalText, normal_text
 
-FORMAT = 3
+FORMAT = 4
 """The version of files of plans. It rises when the meaning of a file changes."""
 
 Key = str

@@ -156,10 +156,13 @@ class PlanSearch:
     def _estimated(
         self, own: DuckDBPlan, text: str, prepare: Callable[[], Prepared], spilling: float = 0.0
     ) -> DuckDBPlan:
-        """DuckDB's plan with its best estimate: measured, or by statistics. spilling: seconds of one thread for rows
-        beyond the memory."""
+        """DuckDB's plan with its best estimate: measured, or by statistics, which may be stored. spilling: seconds of
+        one thread for rows beyond the memory."""
         if own.estimated is not None:
             return own
+        stored = self._plans.duckdb_seconds(text, self.usable)
+        if stored is not None:
+            return self._duckdb_plans.add_stored_estimate(own, stored)
         from qoop.planner.planner import as_duckdb_reads
 
         prepared = prepare()

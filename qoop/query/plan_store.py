@@ -59,7 +59,8 @@ class Entry:
     plans: the plan for one size, or those worth keeping on a grid; empty if the entry is for other literals, too.
     decisions: the steps of the search that lead to the plans. alternatives: the plans with the pool of the search.
     guessed: columns, by table, with statistics from footers alone. Statistics that are collected later improve the
-        plans.
+        plans. duckdb_seconds: the estimate by statistics for DuckDB's own plan, in seconds of one thread, if known: a
+        process that starts again compares plans without loading the planner.
     """
 
     tables: Mapping[str, str]
@@ -67,6 +68,7 @@ class Entry:
     decisions: tuple[PlanDecision, ...] = ()
     alternatives: Alternatives | None = field(default=None, compare=False, repr=False)
     guessed: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    duckdb_seconds: float | None = None
 
     @cached_property
     def bytes(self) -> int:
@@ -176,6 +178,7 @@ class _Files:
             "format": FORMAT, "key": key, "tables": dict(entry.tables), "plans": list(map(plan_json.dump, entry.plans)),
             "decisions": list(map(plan_json.write, entry.decisions)),
             "guessed": {name: sorted(columns) for name, columns in entry.guessed.items()},
+            "duckdb_seconds": entry.duckdb_seconds,
         }  # fmt: skip
         try:
             write_whole(self._path(key), sealed(data, user_key()))
@@ -210,7 +213,8 @@ def _entry(data: dict[str, Any]) -> Entry:
         for plan in plans:
             check_plan(plan)
     guessed = {str(name): frozenset(map(str, columns)) for name, columns in data["guessed"].items()}
-    return Entry(tables, plans, decisions, guessed=guessed)
+    seconds = data["duckdb_seconds"]
+    return Entry(tables, plans, decisions, guessed=guessed, duckdb_seconds=None if seconds is None else float(seconds))
 
 
 class SessionPlans:
@@ -250,9 +254,17 @@ class SessionPlans:
         functions = self._binder.functions(text)
         return Bound(text.strip(), None, schemas, plan.columns, plan.settings, functions=functions), tables
 
-    def add_plan(self, text: str, available: Resources, prepared: Prepared, plan: Plan) -> None:
-        """Add the plan of a text for some resources."""
-        self._add(text, self._key("plan", text, available), prepared, (plan,))
+    def duckdb_seconds(self, text: str, available: Resources) -> float | None:
+        """The estimate by statistics that was stored with the plan of a text for some resources."""
+        entry = self._find(self._key("plan", text, available))
+        return None if entry is None else entry.duckdb_seconds
+
+    def add_plan(
+        self, text: str, available: Resources, prepared: Prepared, plan: Plan, duckdb_seconds: float | None = None
+    ) -> None:
+        """Add the plan of a text for some resources. duckdb_seconds: as of an `Entry`."""
+        entry = self._entry(prepared, (plan,), duckdb_seconds=duckdb_seconds)
+        self._add(text, self._key("plan", text, available), prepared, entry)
 
     def begun(self, text: str) -> tuple[Plan, ...]:
         """The plans that runs of a text have begun with, on any resources; the last first. Their outputs may exist."""
@@ -267,7 +279,7 @@ class SessionPlans:
         """A run of a text begins with a plan."""
         key = self._key("begun", text)
         others = [one for one in self._begun(key) if one != plan]
-        self._add(text, key, prepared, (plan, *others)[:_BEGUN])
+        self._add(text, key, prepared, self._entry(prepared, (plan, *others)[:_BEGUN]))
 
     def _begun(self, key: Key) -> tuple[Plan, ...]:
         entry = self._find(key)
@@ -289,8 +301,9 @@ class SessionPlans:
             from qoop.planner.search.alternatives import keep, pool  # loads the planner
 
             found = keep(pool(planning, grid))
-            self._add(text, pattern, prepared, (), decisions(found), of_versions=False)
-        self._add(text, key, prepared, tuple(one.plan for one in found.kept), decisions(found), found)
+            self._add(text, pattern, prepared, replace(self._entry(prepared, decisions=decisions(found)), tables={}))
+        kept = tuple(one.plan for one in found.kept)
+        self._add(text, key, prepared, self._entry(prepared, kept, decisions=decisions(found), alternatives=found))
         return found
 
     def has_alternatives(self, text: str, grid: Grid) -> bool:
@@ -346,21 +359,13 @@ class SessionPlans:
         """True if statistics were collected later for columns that it knows from footers alone."""
         return any(columns & set(self._catalog.collected(name)) for name, columns in entry.guessed.items())
 
-    def _add(
-        self,
-        text: str,
-        key: str,
-        prepared: Prepared,
-        plans: tuple[Plan, ...],
-        made: tuple[PlanDecision, ...] = (),
-        found: Alternatives | None = None,
-        of_versions: bool = True,
-    ) -> None:
-        """of_versions: False: the entry is for other versions of the tables, too."""
-        if may_be_kept(text, plans):
-            guessed = {name.lower(): one.guessed for name, one in prepared.stats.items() if one.guessed}
-            read = versions(prepared.tables) if of_versions else {}
-            entry = Entry(read, plans, made, found, guessed)
+    def _entry(self, prepared: Prepared, plans: tuple[Plan, ...] = (), **more: Any) -> Entry:
+        """An entry for the present versions of the tables. more: its other fields."""
+        guessed = {name.lower(): one.guessed for name, one in prepared.stats.items() if one.guessed}
+        return Entry(versions(prepared.tables), plans, guessed=guessed, **more)
+
+    def _add(self, text: str, key: str, prepared: Prepared, entry: Entry) -> None:
+        if may_be_kept(text, entry.plans):
             self._store.add(key, entry, all_shared(prepared.tables.values()))
 
 

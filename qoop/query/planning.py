@@ -216,7 +216,7 @@ class QueryPlanning(PlanSearch):
         best = best_of(self._earlier.losses.among(quick.candidates, share), share, theirs >= LONG_SECONDS, present)
         seconds = best.seconds if own.staged_seconds is None or best.present else own.staged_seconds
         if quick.prepared is not None:
-            self._plans.add_plan(text, share, quick.prepared, best.candidate.plan)
+            self._plans.add_plan(text, share, quick.prepared, best.candidate.plan, own.estimated)
         tolerance = self._earlier.losses.tolerance(theirs, self._earlier.did_not_end(own.bound.text))
         if not best.present and seconds > theirs * tolerance:
             return self._by_own(own, text, share, begun)

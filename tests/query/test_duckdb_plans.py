@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
@@ -211,6 +212,7 @@ def test_an_answer_that_is_there_counts_where_it_is_taken_over(
 ) -> None:
     def run(seconds: float, reuse: bool) -> qoop.Job:
         expect(monkeypatch, seconds)
+        shutil.rmtree(tmp_path / "kept" / "plans", ignore_errors=True)  # they have the estimate of the run before
         with qoop.connect(slots=2, memory="1GB", checkpoints=tmp_path / "kept", reuse=reuse, staged=False) as other:
             other.register_folder(tmp_path)
             job = other.submit(JOIN)
@@ -220,6 +222,29 @@ def test_an_answer_that_is_there_counts_where_it_is_taken_over(
     monkeypatch.setattr("qoop.adaptive.replanning.replanner.CHECK_AGAIN", 1e9)
     assert plans(run(0.001, True)) == [True]
     assert plans(run(1000.0, reuse)) == [reuse]
+
+
+@pytest.mark.parametrize("seconds", [0.001, 1000.0])
+def test_a_process_that_starts_again_compares_plans_without_the_planner(
+    seconds: float, session: qoop.Session, tmp_path: Path, all_long: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The estimate for DuckDB's plan is stored with the plan of stages."""
+
+    def planned() -> bool:
+        with qoop.connect(slots=2, memory="1GB", checkpoints=tmp_path / "kept", staged=False) as other:
+            other.register_folder(tmp_path)
+            plan = other.planning.plan(JOIN).plan
+            assert other.sql(JOIN).fetchall() == duckdb_answer(tmp_path)
+            return plan.root.whole
+
+    expect(monkeypatch, seconds)
+    is_whole = planned()
+    monkeypatch.setattr("qoop.adaptive.replanning.replanner.CHECK_AGAIN", 1e9)
+    monkeypatch.setattr("qoop.query.plan_search.PlanSearch.prepare", None)  # to plan again would fail
+    shutil.rmtree(tmp_path / "kept" / "runs")
+    for output in (tmp_path / "kept").glob("*.arrow"):
+        output.unlink()
+    assert planned() == is_whole == (seconds < 1.0)
 
 
 def test_a_quick_search_is_for_the_slots_at_hand(session: qoop.Session, all_long: None) -> None:

@@ -240,7 +240,7 @@ def test_another_session_finds_the_plan(data: Path, tmp_path: Path) -> None:
         assert other.sql(TEXT).fetchall() == expected != []
         assert other.plan_cache.hits == 1
     [file] = files(tmp_path / "cache")
-    assert json.loads(file.read_text())["format"] == 3
+    assert json.loads(file.read_text())["format"] == 4
 
 
 def test_alternatives_of_another_session_are_read_once(data: Path, tmp_path: Path) -> None:
