@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from qoop.catalog.statistics.stats import BLOCKS, Chunk, ColumnStats, Scalar, TableStats
 from qoop.catalog.table import Table, width_of
@@ -21,6 +22,12 @@ _MOST_COMMON = 64
 
 _SAME = 0.5
 """Row groups whose ranges cover this part of the table's range count as random samples of it."""
+
+_ALL = 0.95
+"""A chunk with this part of a column's distinct values counts as one that has them all."""
+
+_IN_RUNS = 0.8
+"""The references of a chunk to its dictionary are in runs if they take this part of the bytes of single ones."""
 
 
 class FooterStats:
@@ -65,12 +72,16 @@ def _chunks_by_column(table: Table, columns: Sequence[str]) -> Mapping[str, Sequ
 
 
 def with_collected(table: Table, guessed: TableStats | None, collected: TableStats | None) -> TableStats:
-    """Both combined: collected columns and counted keys replace guessed ones."""
+    """Both combined: collected columns and counted keys replace guessed ones, but for runs, which a sample of single
+    rows does not show."""
     if guessed is None or collected is None:
         return guessed or collected or TableStats(table.rows, 0.0)
+    columns = dict(guessed.columns)
+    for name, column in collected.columns.items():
+        columns[name] = replace(column, run=columns[name].run) if name in columns else column
     still = guessed.columns.keys() - collected.columns.keys()
     keys = collected.keys | {key for key in guessed.keys if key <= still}
-    return _sized(table, {**guessed.columns, **collected.columns}, keys, guessed.guessed & still)
+    return _sized(table, columns, keys, guessed.guessed & still)
 
 
 def together(table: Table, known: TableStats | None, new: TableStats) -> TableStats:
@@ -93,8 +104,8 @@ def _column(type_: str, rows: int, chunks: Sequence[Chunk]) -> ColumnStats:
     values = max(0.0, rows - nulls)
     most = min(values, _in_range(type_, low, high))
     distinct = min(most, _distinct(chunks, values, most)) if values else 0.0
-    width, locality = _width(type_, chunks), _locality(chunks, low, high)
-    return ColumnStats(nulls, distinct, low, high, _common(chunks, sampled), width=width, locality=locality)
+    width, locality, run = _width(type_, chunks), _locality(chunks, low, high), _run(chunks, distinct)
+    return ColumnStats(nulls, distinct, low, high, _common(chunks, sampled), width=width, locality=locality, run=run)
 
 
 def _common(chunks: Sequence[Chunk], sampled: int) -> tuple[tuple[Scalar, float], ...]:
@@ -208,6 +219,27 @@ def _cover(chunks: Sequence[Chunk], low: Scalar | None, high: Scalar | None) -> 
 def _locality(chunks: Sequence[Chunk], low: Scalar | None, high: Scalar | None) -> float:
     """As in :class:`~qoop.catalog.statistics.stats.ColumnStats`, for values that are spread evenly over their range."""
     return max(1.0 / BLOCKS, min(1.0, _cover(chunks, low, high) + 1.0 / len(chunks))) if len(chunks) > 1 else 1.0
+
+
+def _run(chunks: Sequence[Chunk], distinct: float) -> float:
+    """The mean number of neighbouring rows with one value, of a column with that many distinct values.
+
+    The distinct values of a chunk say how many draws they come from. A chunk that has all values says only how many
+    draws there are at least; then its rows count as so few where they are encoded as runs.
+    """
+    counted = [(chunk, chunk.rows - (chunk.nulls or 0)) for chunk in chunks if chunk.distinct]
+    if len(chunks) < 2 or not counted:
+        return 1.0
+    draws = 0.0
+    for chunk, rows in counted:
+        seen = (chunk.distinct or 0.0) / max(1.0, distinct)
+        if seen < _ALL:
+            draws += min(rows, -distinct * math.log1p(-seen))
+        elif chunk.encoded is not None and chunk.encoded < _IN_RUNS:
+            draws += min(rows, distinct * math.log(max(2.0, distinct)))  # coupons until all are collected
+        else:
+            draws += rows
+    return max(1.0, sum(rows for _, rows in counted) / max(1.0, draws))
 
 
 def _width(type_: str, chunks: Sequence[Chunk]) -> float:

@@ -113,7 +113,8 @@ def _merged(one: _ColumnPart, other: _ColumnPart) -> ColumnStats:
     values = one.values + other.values
     width = (one.column.width * one.values + other.column.width * other.values) / values
     nulls = one.column.nulls + other.column.nulls
-    found = ColumnStats(nulls, min(values, _distinct(one, other)), width=width, locality=_locality(one, other))
+    run = values / (one.values / one.column.run + other.values / other.column.run)
+    found = ColumnStats(nulls, min(values, _distinct(one, other)), width=width, locality=_locality(one, other), run=run)
     return _spread(found, one, other) if one.has_range and other.has_range else found
 
 

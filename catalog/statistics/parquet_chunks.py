@@ -151,12 +151,17 @@ def _with_header(chunk: Chunk, column: pq.ColumnChunkMetaData, path: str) -> Chu
     rest = column.total_uncompressed_size - page.bytes
     size = _WIDTHS.get(column.physical_type, (width or 0.0) + _LENGTH)
     distinct = page.values if rest <= _index_bytes(page, values) else _overflowed(page, values, rest, size)
-    return replace(chunk, distinct=min(float(values), distinct), width=width)
+    encoded = rest / (values * _index_bits(page) / 8) if values and distinct == page.values else None
+    return replace(chunk, distinct=min(float(values), distinct), width=width, encoded=encoded)
 
 
 def _index_bytes(page: _Dictionary, values: int) -> float:
     """The most bytes that references into a dictionary take, with the headers of their pages."""
-    return 1.2 * values * max(1, (page.values - 1).bit_length()) / 8 + values / 64 + 1_000
+    return 1.2 * values * _index_bits(page) / 8 + values / 64 + 1_000
+
+
+def _index_bits(page: _Dictionary) -> int:
+    return max(1, (page.values - 1).bit_length())
 
 
 def _overflowed(page: _Dictionary, values: int, rest: int, size: float) -> float:

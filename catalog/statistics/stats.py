@@ -60,6 +60,8 @@ class ColumnStats:
     width: mean bytes of a value.
     locality: of all rows how many, as a fraction, have a value in the range that a :data:`BLOCKS`-th of the rows covers
         which lie together: 1 where values lie anywhere, 1 / BLOCKS where the table is sorted by them.
+    run: mean number of neighbouring rows with one value: the lines of an order have one customer. Runs, not rows, count
+        as independent draws of values. 1 where it is unknown.
     """
 
     nulls: float
@@ -70,6 +72,7 @@ class ColumnStats:
     bounds: tuple[Scalar, ...] = ()
     width: float = 8.0
     locality: float = 1.0
+    run: float = 1.0
 
 
 @value
@@ -102,6 +105,7 @@ class Chunk:
     minimum, maximum: smallest and largest value, None if not said; of a long text perhaps its beginning.
     distinct: distinct values, by a dictionary; None: unknown. width: mean bytes of a value; None: unknown.
     numbers: some of the distinct values, chosen by what they are, where two chunks were looked into.
+    encoded: bytes of the references to the dictionary, as a part of what they take without runs of equal values.
     """
 
     rows: int
@@ -111,3 +115,4 @@ class Chunk:
     distinct: float | None = None
     width: float | None = None
     numbers: frozenset[int] | None = None
+    encoded: float | None = None

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from qoop.catalog.statistics.earlier_version import EarlierVersions
 
 # Raised when the meaning of the file, or the way statistics are collected, changes.
-FORMAT = 3
+FORMAT = 4
 
 Collect = Callable[[Sequence[str], TableStats | None], TableStats]
 
@@ -144,13 +144,15 @@ def from_json(text: bytes, version: str, key: bytes) -> TableStats | None:
 
 def _column(item: Mapping[str, Any]) -> ColumnStats:
     """Statistics of a column. Raises as `from_json` catches it."""
-    nulls, distinct, width, locality = (_amount(item[name]) for name in ("nulls", "distinct", "width", "locality"))
+    nulls, distinct, width, locality, run = (
+        _amount(item[name]) for name in ("nulls", "distinct", "width", "locality", "run")
+    )
     common = tuple((_scalar(value), _amount(fraction)) for value, fraction in _list(item["common"]))
     bounds = tuple(map(_scalar, _list(item["bounds"])))
     minimum, maximum = (None if item[name] is None else _scalar(item[name]) for name in ("minimum", "maximum"))
     ends = (end for end in (minimum, maximum) if end is not None)
     _of_one_type([*ends, *bounds, *(value for value, _ in common)])
-    return ColumnStats(nulls, distinct, minimum, maximum, common, bounds, width, locality)
+    return ColumnStats(nulls, distinct, minimum, maximum, common, bounds, width, locality, run)
 
 
 def _amount(value: object) -> float:

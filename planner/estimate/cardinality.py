@@ -292,7 +292,7 @@ def _base_spread(stats: ColumnStats, rows: float, origin: int) -> Spread:
     nulls = min(1.0, stats.nulls / rows) if rows > 0 else 0.0
     return Spread(
         distinct, rows, distinct, nulls, stats.minimum, stats.maximum, stats.common, stats.bounds, origin,
-        locality=stats.locality,
+        locality=stats.locality, run=stats.run,
     )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ class Spread:
     nulls: fraction of rows that are NULL.
     minimum, maximum, common, bounds: as in :class:`~qoop.catalog.statistics.stats.ColumnStats`.
     origin: number of the scan or aggregate the column comes from; None for a computed one.
-    locality: as in ColumnStats; 1 for what does not come straight from a scan.
+    locality, run: as in ColumnStats, in the order of a scan.
     share: estimated fraction of the range from minimum to maximum that the values lie in, wherever it is.
     """
 
@@ -44,6 +44,7 @@ class Spread:
     origin: int | None = None
     share: float = 1.0
     locality: float = 1.0
+    run: float = 1.0
 
     @property
     def rest(self) -> float:

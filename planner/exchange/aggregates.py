@@ -9,6 +9,7 @@ from qoop.planner.algebra.expr import Column
 from qoop.planner.algebra.grouping_sets import SplitSets
 from qoop.planner.algebra.relation import Aggregate, SetOp
 from qoop.planner.algebra.two_phase import TwoPhase, two_phase
+from qoop.planner.estimate.clustering import DividedRows
 from qoop.planner.estimate.selectivity import sampled
 from qoop.planner.exchange.distribution import Placed, common_keys, hashed_within
 from qoop.planner.exchange.exchange_cost import Costs
@@ -61,7 +62,10 @@ class Aggregates:
         if not phases.keys:
             return 1.0, float(tasks)
         groups = self._costs.rows(phases.partial(child.meaning))
-        return sampled(groups, child.rows, child.rows / having), having
+        rows = DividedRows.of(child.meaning, child.divided, self._costs.cardinality) if child.divided else None
+        if rows is None:
+            return sampled(groups, child.rows, child.rows / having), having
+        return rows.groups(phases.keys, groups, child.rows, having), having
 
     def _reduces(self, phases: TwoPhase, child: Placed) -> bool:
         """True if partial groups are fewer than the rows by enough, or so few that it does not matter."""

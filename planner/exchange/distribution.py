@@ -50,6 +50,7 @@ class Placed(NamedTuple):
     meaning: the relation whose rows it puts out, before any exchange. partial: those rows are unfinished.
     at: the subtree for a given number of tasks.
     hashed: keys by which the shares are hashed, each alternative valid by itself; empty if the shares are arbitrary.
+    divided: the scan of which each task has the rows of a range; None: the shares are others.
     splits: the most tasks that have any use; exact: the number of tasks it must have, 0 if free.
     rows: rows of all tasks together; per_task: at most this number in one task.
     seconds: one thread's work that the tasks divide; repeated: work that each task does again.
@@ -63,6 +64,7 @@ class Placed(NamedTuple):
     spread: bool = False
     partial: bool = False
     hashed: tuple[HashKeys, ...] = ()
+    divided: Scan | None = None
     splits: int = 1
     exact: int = 0
     per_task: float = float("inf")

@@ -169,7 +169,7 @@ class _Placer:
         least = max(self.limits.spread_seconds, 0.0 if self.slots > 1 else self.limits.task_seconds)
         if splits > 1 and seconds + self.above.get(id(node), 0.0) >= least:
             return Placed(
-                node, lambda n: replace(node, parts=n), rows, spread=True, splits=splits, seconds=seconds
+                node, lambda n: replace(node, parts=n), rows, spread=True, divided=node, splits=splits, seconds=seconds
             )  # fmt: skip
         return Placed(node, lambda _: node, rows, seconds=seconds)
 
@@ -365,7 +365,8 @@ class _Placer:
             seconds, repeated = seconds - once.seconds - min(work, doing), repeated + once.seconds + doing
         return Placed(
             node, lambda n: with_inputs(node, (left.at(n), right.at(n))), self.rows(node), left.spread or right.spread,
-            hashed=joined_hashing(node, left, right), splits=max(left.splits, right.splits),
+            hashed=joined_hashing(node, left, right), divided=None if both else left.divided or right.divided,
+            splits=max(left.splits, right.splits),
             exact=left.exact or right.exact, seconds=max(seconds, 0.0), repeated=repeated,
             reached=1.0 if both else self.fragments.reached(node, left) if left.spread else right.reached,
             hash_bytes=left.hash_bytes + right.hash_bytes + (build if both or right.spread else 0.0),

@@ -160,3 +160,13 @@ def test_a_large_table_is_looked_at_in_part(tmp_path: Path, monkeypatch: pytest.
         stats = from_footers(catalog.register("t", tmp_path / "t.parquet"), ["i", "k"])
     assert stats.columns["i"].distinct == 20_000 and stats.columns["k"].distinct == 50
     assert stats.columns["i"].maximum == 19_999
+
+
+@pytest.mark.usefixtures("no_rows_read")
+def test_dictionaries_tell_how_many_neighbouring_rows_have_one_value(example: Path, tmp_path: Path) -> None:
+    """The lines of a ticket have one customer; where each row group has all values, only encoded runs are known."""
+    columns = known(example, tmp_path).columns
+    if _has_dictionaries(example):
+        assert columns["customer"].run == pytest.approx(12, rel=0.2)
+        assert columns["day"].run == pytest.approx(1000, rel=0.2)
+    assert all(columns[name].run == pytest.approx(1.0, abs=0.1) for name in ("id", "item", "price", "quarter_null"))
