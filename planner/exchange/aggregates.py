@@ -61,11 +61,12 @@ class Aggregates:
         having = max(1.0, tasks * child.reached)
         if not phases.keys:
             return 1.0, float(tasks)
-        groups = self._costs.rows(phases.partial(child.meaning))
-        rows = DividedRows.of(child.meaning, child.divided, self._costs.cardinality) if child.divided else None
+        partial = phases.partial(child.meaning)
+        groups, cardinality = self._costs.rows(partial), self._costs.cardinality
+        rows = DividedRows.of(partial.input, child.divided, cardinality) if child.divided is not None else None
         if rows is None:
             return sampled(groups, child.rows, child.rows / having), having
-        return rows.groups(phases.keys, groups, child.rows, having), having
+        return rows.groups(partial.keys, groups, child.rows, having), having
 
     def _reduces(self, phases: TwoPhase, child: Placed) -> bool:
         """True if partial groups are fewer than the rows by enough, or so few that it does not matter."""
@@ -137,7 +138,8 @@ class Aggregates:
         """
         exchange = self._fragments.hashed(child, split.keys).at(parts)  # both branches read the same one
         rows = Placed(
-            child.meaning, lambda _: exchange, child.rows, True, child.partial, (split.keys,), parts, parts
+            child.meaning, lambda _: exchange, child.rows, spread=True, partial=child.partial, hashed=(split.keys,),
+            splits=parts, exact=parts,
         )  # fmt: skip
         share, partial = min(1.0, child.rows / max(1.0, self._costs.rows(node.input))), child.partial
         coarse = self._fragments.hashed(self._coarse_branch(rows, split, share), split.keys).at(parts)

@@ -50,10 +50,10 @@ class Placed(NamedTuple):
     meaning: the relation whose rows it puts out, before any exchange. partial: those rows are unfinished.
     at: the subtree for a given number of tasks.
     hashed: keys by which the shares are hashed, each alternative valid by itself; empty if the shares are arbitrary.
-    divided: the scan of which each task has the rows of a range; None: the shares are others.
     splits: the most tasks that have any use; exact: the number of tasks it must have, 0 if free.
     rows: rows of all tasks together; per_task: at most this number in one task.
     seconds: one thread's work that the tasks divide; repeated: work that each task does again.
+    divided: the scan of which each task has the rows of a range; None: the shares are others.
     reached: the part of the tasks whose shares have any rows, where these are a range of a sorted table.
     hash_bytes: bytes in hash tables that the tasks divide; hash_bytes_each: bytes that each task holds.
     """
@@ -64,10 +64,10 @@ class Placed(NamedTuple):
     spread: bool = False
     partial: bool = False
     hashed: tuple[HashKeys, ...] = ()
-    divided: Scan | None = None
     splits: int = 1
     exact: int = 0
     per_task: float = float("inf")
+    divided: Scan | None = None
     reached: float = 1.0
     seconds: float = 0.0
     repeated: float = 0.0
