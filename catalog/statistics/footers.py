@@ -232,9 +232,9 @@ def _run(chunks: Sequence[Chunk], distinct: float) -> float:
         return 1.0
     draws = 0.0
     for chunk, rows in counted:
-        seen = (chunk.distinct or 0.0) / max(1.0, distinct)
-        if seen < _ALL:
-            draws += min(rows, -distinct * math.log1p(-seen))
+        part = (chunk.distinct or 0.0) / max(1.0, distinct)
+        if part < _ALL:
+            draws += min(rows, -distinct * math.log1p(-part))
         elif chunk.encoded is not None and chunk.encoded < _IN_RUNS:
             draws += min(rows, distinct * math.log(max(2.0, distinct)))  # coupons until all are collected
         else:

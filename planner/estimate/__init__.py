@@ -8,6 +8,7 @@
     equijoin.py        the fraction of a cross product that an equality keeps
     frequent.py        frequent values that meet frequent values
     doubts.py          filters and joins that depend on facts from footers only
+    clustering.py      groups within a range of a table, where equal keys lie together
     skipping.py        the part of a table that a scan reads
     unions.py          the profile of a union
     cardinality.py     rows, distinct values and bytes of every operator

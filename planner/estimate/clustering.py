@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
+from qoop.catalog.statistics.footers import domain_of
 from qoop.catalog.statistics.stats import BLOCKS
 from qoop.catalog.value import value
 from qoop.planner.algebra.expr import Call, Column, Expr, columns_of, conjuncts, is_volatile
@@ -45,12 +46,21 @@ class DividedRows:
         return None if path is None else cls(path, cardinality)
 
     def groups(self, keys: Sequence[Column], groups: float, rows: float, tasks: float) -> float:
-        """Groups in one of that many tasks, if all `rows` rows have `groups` groups by the keys."""
+        """Groups in one of that many tasks, if `rows` rows in random order would have `groups` groups by the keys."""
         bases = [self._base(key, 0) for key in keys]
-        run = min(self._kept_run(min(map(self._run, bases), default=1.0)), rows / max(1.0, groups))
+        run = min(map(self._run, bases), default=1.0)
+        runs = rows / max(1.0, self._kept_run(run))
+        groups = self._all_groups(groups, rows, runs, run)
         part = min((self._part(key, base, tasks) for key, base in zip(keys, bases, strict=True)), default=1.0)
-        runs, here = rows / max(1.0, run), rows / max(1.0, run) / tasks
-        return sampled(groups * part, max(here, runs * part), here)
+        here = max(groups, runs) / tasks
+        return sampled(groups * part, max(here, tasks * here * part), here)
+
+    def _all_groups(self, groups: float, rows: float, runs: float, run: float) -> float:
+        """The groups of all tasks, where conditions leave out whole runs. runs: those that are left."""
+        if run <= 1.0 or run == inf:
+            return groups
+        domain = domain_of(groups, rows)
+        return min(groups, runs if domain == inf else sampled(domain, self.cardinality.rows(self.path[-1]) / run, runs))
 
     def _run(self, base: _Base) -> float:
         """The mean number of neighbouring rows that agree on the columns; infinite for a constant."""

@@ -94,9 +94,8 @@ class Aggregates:
         else:
             below = self._fragments.gathered(partial)
         seconds = self._costs.work(node, self._fragments.tables(node, below)) * part
-        return below.under(
-            node, phases.final, self._costs.rows(node), seconds, hash_bytes=below.hash_bytes + self._costs.memory(node)
-        )
+        whole = self._costs.rows(node) if node.grouping_sets is not None else min(rows, self._costs.rows(node))
+        return below.under(node, phases.final, whole, seconds, hash_bytes=below.hash_bytes + self._costs.memory(node))
 
     # ---- grouping sets
 

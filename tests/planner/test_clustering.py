@@ -118,6 +118,18 @@ def test_runs_bring_far_fewer_groups_than_independent_rows(lines: Lines) -> None
     assert sampled(groups, rows, rows / TASKS) > 3.0 * lines.seen("customer", "lines")
 
 
+@pytest.mark.parametrize("keys", ["customer", "ticket", "customer, store"])
+def test_a_condition_on_whole_runs_leaves_fewer_groups_than_one_on_rows(lines: Lines, keys: str) -> None:
+    """The rows that it leaves would have all groups, if they were drawn one by one."""
+    rest = "lines WHERE store < 8"
+    aggregate = lines.relation(f"SELECT {keys}, count(*) FROM {rest} GROUP BY {keys}")
+    [(rows,)] = lines.connection.execute(f"SELECT count(*) FROM {rest}").fetchall()
+    groups, _ = lines.total(keys, "lines")
+    drawn = sampled(groups, ROWS, rows)
+    assert drawn > 2.0 * TASKS * lines.seen(keys, rest)
+    assert lines.estimated(aggregate, drawn, rows) == pytest.approx(lines.seen(keys, rest), rel=0.25)
+
+
 @pytest.mark.parametrize("query", [
     "SELECT customer, count(*) FROM (SELECT * FROM lines ORDER BY quantity LIMIT 1000) GROUP BY customer",
     "SELECT customer, count(*) FROM (SELECT customer FROM lines UNION ALL SELECT number FROM people) GROUP BY customer",
