@@ -224,8 +224,9 @@ def _locality(chunks: Sequence[Chunk], low: Scalar | None, high: Scalar | None) 
 def _run(chunks: Sequence[Chunk], distinct: float) -> float:
     """The mean number of neighbouring rows with one value, of a column with that many distinct values.
 
-    The distinct values of a chunk say how many draws they come from. A chunk that has all values says only how many
-    draws there are at least; then its rows count as so few where they are encoded as runs.
+    Where a chunk is encoded in runs, its distinct values say how many draws they come from. A chunk that has all values
+    says only how many draws there are at least. One that has few values in any order has no runs: it may be of a time
+    at which there were no others.
     """
     counted = [(chunk, chunk.rows - (chunk.nulls or 0)) for chunk in chunks if chunk.distinct]
     if len(chunks) < 2 or not counted:
@@ -233,12 +234,12 @@ def _run(chunks: Sequence[Chunk], distinct: float) -> float:
     draws = 0.0
     for chunk, rows in counted:
         part = (chunk.distinct or 0.0) / max(1.0, distinct)
-        if part < _ALL:
-            draws += min(rows, -distinct * math.log1p(-part))
-        elif chunk.encoded is not None and chunk.encoded < _IN_RUNS:
-            draws += min(rows, distinct * math.log(max(2.0, distinct)))  # coupons until all are collected
-        else:
+        if chunk.encoded is None or chunk.encoded >= _IN_RUNS:
             draws += rows
+        elif part < _ALL:
+            draws += min(rows, -distinct * math.log1p(-part))
+        else:
+            draws += min(rows, distinct * math.log(max(2.0, distinct)))  # coupons until all are collected
     return max(1.0, sum(rows for _, rows in counted) / max(1.0, draws))
 
 

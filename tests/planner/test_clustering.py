@@ -22,6 +22,7 @@ LINES = f"""
     SELECT i AS id, i // 12 AS ticket, (hash(i // 12, 1) % 20000)::INTEGER AS customer,
         (hash(i // 12, 2) % 40)::INTEGER AS store, (hash(i, 3) % 50)::INTEGER AS quantity,
         (hash(i, 4) % 3000)::INTEGER AS item, (i // 2000)::INTEGER AS day,
+        (2 * (hash(i, 6) % 1500) + i // 120000)::INTEGER AS model,
         ((i + hash(i, 5) % 20000) // 2000)::INTEGER AS shipped
     FROM range({ROWS}) r(i)"""
 
@@ -89,6 +90,7 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lines]:
         ("customer, quantity", "lines"),
         ("item, day", "lines"),
         ("item, shipped", "lines"),
+        ("customer, model", "lines"),
         ("name", "lines JOIN people ON customer = number"),
         ("name, store", "lines JOIN people ON customer = number"),
         ("name, item", "lines JOIN people ON customer = number"),
