@@ -64,15 +64,18 @@ class IsolatedKernel:
         begin: Begin = InMemory,
         tell: Tell = lambda _: None,
     ) -> Made:
-        """As `Kernel.run`. Raises OutOfMemory, too, for a task that needs more than it has; Revoked for a trusted one
-        whose process the system killed; ProcessEnded for all others."""
+        """As `Kernel.run`. Raises OutOfMemory, too, for a task that needs more than it has. A task whose process the
+        system kills raises Revoked if it is trusted; any other runs once more, and raises ProcessEnded the second time.
+        """
         try:
             return self._run(spec, read, between, begin)
         except ProcessEnded as error:
             between()  # raises if the task was to stop, and was interrupted
-            if error.was_killed and spec.stage.opaque != ISOLATED:
+            if not error.was_killed:
+                raise
+            if spec.stage.opaque != ISOLATED:
                 raise Revoked("its process was killed, as where memory is short") from error
-            raise
+        return self._run(spec, read, between, begin)
 
     def _run(self, spec: TaskSpec, read: Callable[[str], pa.Table], between: Callable[[], None], begin: Begin) -> Made:
         output: Output | None = None

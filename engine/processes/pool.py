@@ -19,7 +19,7 @@ class ProcessPool:
     def __init__(self) -> None:
         self._modules: tuple[str, ...] = ()
         self._lock = threading.Lock()
-        self._nursery: Nursery | None = None
+        self._nurseries: list[Nursery] = []  # the one that forks, and its standby
         self._idle: list[ChildProcess] = []
         self._busy: set[ChildProcess] = set()
         self._closed = False
@@ -29,7 +29,7 @@ class ProcessPool:
         """The use of all its processes."""
         with self._lock:
             living = [*self._idle, *self._busy]
-            nursery = self._nursery.memory() if self._nursery is not None else 0
+            nursery = self._nurseries[0].memory() if self._nurseries else 0  # its standby shares it
             seconds = self._ended_seconds + sum(process.cpu_seconds() for process in living)
             return Used(seconds, nursery + sum(anonymous_memory(process.id) for process in living if process.id))
 
@@ -48,7 +48,7 @@ class ProcessPool:
     def process(self) -> Iterator[ChildProcess]:
         """A process for one call, or several, of this caller. Another takes its place if it is killed."""
         with self._lock:
-            process = self._idle.pop() if self._idle else self._forked()
+            process = self._waiting() or self._forked()
             self._busy.add(process)
         try:
             yield process
@@ -69,16 +69,35 @@ class ProcessPool:
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
-            nursery, self._nursery = self._nursery, None
+            nurseries, self._nurseries = self._nurseries, []
         for process in idle:
             process.kill()
-        if nursery is not None:
+        for nursery in nurseries:
             nursery.close()
 
+    def _waiting(self) -> ChildProcess | None:
+        """A process that waits for a call; those that were killed meanwhile, as with their nursery, are dropped."""
+        while self._idle:
+            process = self._idle.pop()
+            if process.is_alive():
+                return process
+            process.kill()
+        return None
+
     def _forked(self) -> ChildProcess:
-        if self._nursery is not None:
-            with contextlib.suppress(OSError):  # it was killed
-                return ChildProcess(*self._nursery.fork())
-            self._nursery.close()
-        self._nursery = Nursery(self._modules)
-        return ChildProcess(*self._nursery.fork())
+        """A new process, of a nursery that is alive. Those that were killed give way to others."""
+        for nursery in list(self._nurseries):
+            if not nursery.is_alive():
+                self._nurseries.remove(nursery)
+                nursery.close()
+        with contextlib.suppress(OSError, IndexError):  # it is killed just now, or there is none yet
+            return self._child(self._nurseries[0])
+        self._nurseries.append(Nursery.started(self._modules))
+        return self._child(self._nurseries[-1])
+
+    def _child(self, nursery: Nursery) -> ChildProcess:
+        process = ChildProcess(*nursery.fork())
+        if len(self._nurseries) == 1:
+            with contextlib.suppress(OSError):  # as above
+                self._nurseries.append(nursery.standby())
+        return process

@@ -88,6 +88,16 @@ class ChildProcess:
             if not self.fit:
                 self.kill()
 
+    def is_alive(self) -> bool:
+        """False once it, or its nursery, is known to have ended."""
+        try:
+            self._ending.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass
+        return False
+
     def cpu_seconds(self) -> float:
         """Seconds of the processor that it has used, or had when it was killed; 0: unknown."""
         if self._handle is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ def run_task(reply: Reply, task: Any) -> None:
     found = read_task(task)
     if not _kernels:
         spill = Path(found.spill) / str(os.getpid())
+        shutil.rmtree(spill, ignore_errors=True)  # of a kernel that could not be opened, or of a process of this number
         spill.mkdir()
         _kernels.append(Kernel(spill / "kernel"))
     versions = {table.table: table.version for table in found.tables}

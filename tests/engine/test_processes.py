@@ -149,18 +149,34 @@ def test_a_process_that_dies_costs_its_own_call_alone(pool: ProcessPool) -> None
         assert process.call(doubled, [2], ROOMY) == 4
 
 
-def test_a_nursery_that_was_killed_gives_way_to_another(pool: ProcessPool) -> None:
+def test_a_nursery_that_was_killed_gives_way_to_its_standby(pool: ProcessPool) -> None:
+    pool.warm()
     with pool.process() as process:
         process.call(own_id, [], ROOMY)
-        assert pool._nursery is not None
-        pool._nursery._process.kill()
-        pool._nursery._process.wait()
+        first, standby = pool._nurseries
+        until(lambda: standby.memory())
+        first._process.kill()
+        first._process.wait()
         with pytest.raises(ProcessEnded) as raised:
             process.call(doubled, [1], ROOMY)
         assert raised.value.was_killed, "its children end with it"
-    pool._idle.clear()
     with pool.process() as process:
         assert process.call(doubled, [2], ROOMY) == 4
+    assert pool._nurseries[0] is standby
+    assert len(pool._nurseries) == 2
+
+
+def test_nurseries_that_were_killed_together_give_way_to_a_new_one(pool: ProcessPool) -> None:
+    pool.warm()
+    before = list(pool._nurseries)
+    for nursery in before:
+        until(lambda nursery=nursery: nursery.memory())
+        os.kill(nursery._id, signal.SIGKILL)
+        until(lambda nursery=nursery: not nursery.is_alive())
+    until(lambda: not any(process.is_alive() for process in pool._idle))
+    with pool.process() as process:
+        assert process.call(doubled, [3], ROOMY) == 6
+    assert not set(before) & set(pool._nurseries)
 
 
 def test_a_process_over_its_limit_is_killed_where_allocations_do_not_fail(
@@ -194,7 +210,9 @@ def test_close_ends_all_processes_even_while_they_work() -> None:
     thread = threading.Thread(target=work)
     thread.start()
     until(lambda: len(children) == 1)
+    nurseries = [nursery._id for nursery in pool._nurseries if until(nursery.memory)]
+    assert len(nurseries) == 2
     pool.close()
     thread.join(PATIENCE)
     assert len(failures) == 1
-    until(lambda: not is_alive(children[0]))
+    until(lambda: not any(map(is_alive, [children[0], *nurseries])))

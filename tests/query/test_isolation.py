@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import threading
 import time
@@ -14,6 +16,7 @@ import pytest
 from waits import PATIENCE, until
 
 import qoop
+from qoop.catalog.errors import ProcessEnded
 from qoop.engine.backends.local import LocalBackend
 from qoop.planner.plan import ISOLATED
 from qoop.query.isolation.fair_turns import FairTurns
@@ -222,6 +225,62 @@ def test_a_short_text_waits_for_none_that_is_bound_for_long(session: qoop.Sessio
         ended.set()
         for thread in threads:
             thread.join()
+
+
+@pytest.mark.parametrize("kills", [1, 2])
+def test_a_text_whose_process_is_killed_while_it_is_bound_has_one_more(session: qoop.Session, kills: int) -> None:
+    given_up, errors = threading.Event(), list[Exception]()
+
+    def check() -> None:
+        if given_up.is_set():
+            raise qoop.Cancelled("enough")
+
+    def bind() -> None:
+        text = f"SELECT list(id) FROM sales WHERE {' AND '.join(f'id <> {kills}{one}' for one in range(20_000))}"
+        with bound_for(Caller(check)), pytest.raises(qoop.QoopError) as raised:
+            session.planning.plan(text)
+        errors.append(raised.value)
+
+    isolation, killed = session.isolation, set[int]()
+    assert isolation is not None
+    thread = threading.Thread(target=bind)
+    thread.start()
+    until(lambda: isolation._slow._free == 1)
+    for _ in range(kills):
+        killed |= kill_one(session, killed)
+    if kills == 1:
+        until(lambda: working(session) - killed)
+        assert not errors, "another process binds it"
+    given_up.set()
+    thread.join()
+    assert isinstance(errors[0], qoop.Cancelled if kills == 1 else ProcessEnded)
+    assert session.sql("SELECT len(range(3)) AS n").fetchall() == [(3,)]
+
+
+@pytest.mark.parametrize("kills", [1, 2])
+def test_a_query_whose_process_is_killed_runs_once_more(session: qoop.Session, kills: int) -> None:
+    job = session.submit(f"SELECT levenshtein(repeat('a', 40000{kills}), repeat('b', 400000))")
+    killed = set[int]()
+    for _ in range(kills):
+        killed |= kill_one(session, killed)
+    if kills == 1:
+        until(lambda: working(session) - killed)
+        assert job.state == "RUNNING"
+        job.cancel()
+    with pytest.raises(qoop.Cancelled if kills == 1 else ProcessEnded):
+        job.result()
+
+
+def working(session: qoop.Session) -> set[int]:
+    """The child processes that have a call now."""
+    return {process.id for process in list(session.backend.processes._busy) if process.id}
+
+
+def kill_one(session: qoop.Session, killed: set[int]) -> set[int]:
+    """Kill a child process that has a call, and was not killed before. Returns its number."""
+    process = min(until(lambda: working(session) - killed))
+    os.kill(process, signal.SIGKILL)
+    return {process}
 
 
 def test_a_text_that_is_bound_for_long_takes_no_time_of_quick_ones_again(session: qoop.Session) -> None:

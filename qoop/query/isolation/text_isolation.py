@@ -21,7 +21,7 @@ import duckdb
 
 from qoop.adaptive.cluster.granting.short_tenants import ShortTenants
 from qoop.catalog.by_text import LONG
-from qoop.catalog.errors import BindError, OutOfMemory
+from qoop.catalog.errors import BindError, OutOfMemory, ProcessEnded
 from qoop.catalog.value import value
 from qoop.engine.processes.pool import ProcessPool
 from qoop.engine.processes.process import ChildProcess, Limits
@@ -149,20 +149,30 @@ class TextIsolation:
         return found
 
     def _called(self, text: str, call: Callable[[ChildProcess, Limits], Any]) -> Any:
-        """The result of a call for one text: in the quick lane, or else in the other."""
+        """The result of a call for one text. If its process is killed, another does it: binding changes nothing. A text
+        that costs two processes is refused."""
         try:
-            if (key := _digest(text)) not in self._not_quick:
-                try:
-                    return self._quickly(call)
-                except (_NotQuick, *_OUT_OF_MEMORY):
-                    self._note_not_quick(key)
-            caller = _caller.get()
-            with self._slow.turn(caller.tenant, caller.check), self._pool.process() as process:
-                return call(process, Limits(self._memory, caller.check))
+            try:
+                return self._in_lane(text, call)
+            except ProcessEnded as error:
+                if not error.was_killed:
+                    raise
+            return self._in_lane(text, call)
         except (duckdb.OutOfMemoryException, MemoryError) as error:
             raise OutOfMemory(f"to bind the text takes more than {self._memory / 1e6:,.0f} MB: {error}") from None
         except duckdb.Error as error:
             raise BindError(str(error)) from None
+
+    def _in_lane(self, text: str, call: Callable[[ChildProcess, Limits], Any]) -> Any:
+        """The result of a call: in the quick lane, or else in the other."""
+        if (key := _digest(text)) not in self._not_quick:
+            try:
+                return self._quickly(call)
+            except (_NotQuick, *_OUT_OF_MEMORY):
+                self._note_not_quick(key)
+        caller = _caller.get()
+        with self._slow.turn(caller.tenant, caller.check), self._pool.process() as process:
+            return call(process, Limits(self._memory, caller.check))
 
     def _quickly(self, call: Callable[[ChildProcess, Limits], Any]) -> Any:
         """The result, within the limits of the quick lane. Raises _NotQuick, OutOfMemory, …"""
