@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import json
 import os
 import random
@@ -149,6 +150,7 @@ def _times(found: list[dict[str, Any]]) -> str:
 
 def perform(mix: Mix, say: Callable[[str], None] = lambda _: None) -> Report:
     """Run the mix; `Report.check` judges it."""
+    _adopt_orphans()
     options = ("--grace", "0.5", "--log", str(mix.place / "log"))
     with served(mix.place, *options, users=_users(mix), memory=mix.memory) as server:
         order = Order(server.port, mix.seed, _answers(mix.place), *_tokens(mix))
@@ -204,13 +206,19 @@ class _World:
             time.sleep(0.1)
 
     def _sample(self) -> None:
-        parts = {one: own_memory(one) for one in family(self._server.process.pid)}
+        parts = {one: own_memory(one) for one in self._processes()}
         if sum(parts.values()) > self._report.peak:
             self._report.peak, self._report.parts = sum(parts.values()), sorted(parts.values(), reverse=True)
 
+    def _processes(self) -> list[int]:
+        """The server, the process that makes its workers, and these. After the first such process was killed, the next
+        is a child of this one."""
+        own = family(self._server.process.pid)
+        return [own[0], *(one for orphan in _orphans() for one in family(orphan)), *own[1:]]
+
     def _mishap(self) -> None:
         """Kill the bombers, a worker, or the process that makes workers."""
-        nursery, *workers = family(self._server.process.pid)[1:]
+        nursery, *workers = self._processes()[1:]
         what = self._chance.choices(("a worker", "the nursery", "the bombers"), (6, 1, 2))[0]
         self._report.killed[what] += 1
         if what == "the bombers":
@@ -226,7 +234,7 @@ class _World:
         """End the server while bombs run."""
         if self._report.died is not None:
             return
-        processes, begun = family(self._server.process.pid), time.perf_counter()
+        processes, begun = self._processes(), time.perf_counter()
         self._server.process.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):  # the seconds say so
             self._server.process.wait(60)
@@ -240,6 +248,25 @@ class _World:
         program = [sys.executable, str(HERE / "bomb_clients.py"), str(self._mix.place), what]
         with (self._mix.place / f"said-{what}").open("ab") as said:
             return subprocess.Popen(program, stdout=said, stderr=said)
+
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def _adopt_orphans() -> None:
+    """Have the children of processes that are killed become children of this process."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _orphans() -> list[int]:
+    """The children of this process that make workers."""
+    found = []
+    for tasks in Path("/proc/self/task").glob("*/children"):
+        for one in tasks.read_text(encoding="ascii").split():
+            with contextlib.suppress(OSError):  # it has just ended
+                if b"qoop.engine.processes.nursery" in Path(f"/proc/{one}/cmdline").read_bytes():
+                    found.append(int(one))
+    return found
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
