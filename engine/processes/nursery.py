@@ -149,7 +149,7 @@ def _report(endings: dict[int, socket.socket]) -> None:
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
             code = ended[1]
             ending = endings.pop(ended[0], None)
-            if ending is not None:  # a child: of a standby nobody waits for a report
+            if ending is not None:  # a child; the end of a standby is seen by its connection
                 with ending, contextlib.suppress(OSError):  # its parent waits no more
                     ending.send(bytes([os.WTERMSIG(code) if os.WIFSIGNALED(code) else NO_SIGNAL]))
 
