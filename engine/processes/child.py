@@ -31,7 +31,6 @@ PARTITION = struct.Struct(">I60x")
 _PR_SET_PDEATHSIG = 1
 _RESERVED = (512 if duckdb.__version__.startswith("2.") else 256) << 20
 """Bytes that DuckDB maps and does not use: the parent counts those that are used, and ends what has too many."""
-_NICE = 5  # texts that are trusted run in the parent, and go first where the processor is short
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -72,7 +71,6 @@ def end_with_parent(parent: int) -> None:
     """Have the system kill this process when the one that made it ends, and choose it first where memory is short."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        os.nice(_NICE)
         prefer_to_end(1000)
     if os.getppid() != parent:
         os._exit(1)

@@ -38,6 +38,9 @@ within that of the session."""
 _COUNTED = 0.75
 """The part of the memory of a task that is not trusted which is the limit of DuckDB; the rest is for what it does not
 count."""
+_URGENT = 0.1
+"""Seconds of the processor after which a task that is not trusted lets others go first: opening the kernel of a new
+process takes 0.02, and short texts less than the rest."""
 _BEYOND = 2.0  # times its memory, that a trusted task may take beyond DuckDB's limit
 _numbers = count()
 
@@ -131,7 +134,8 @@ def _limited(spec: TaskSpec, check: Callable[[], object]) -> tuple[TaskSpec, Lim
     if spec.stage.opaque != ISOLATED:
         return spec, Limits(int(_BEYOND * memory) + _MARGIN, check)
     most = max(memory // 2, memory - _OF_PROCESS)
-    return replace(spec, resources=replace(spec.resources, memory=_COUNTED * most)), Limits(most, check)
+    limits = Limits(most, check, _URGENT)
+    return replace(spec, resources=replace(spec.resources, memory=_COUNTED * most)), limits
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import signal
 import socket
@@ -23,15 +24,19 @@ from qoop.engine.processes.nursery import NO_SIGNAL
 _INTERVAL = 0.02  # seconds between two checks of a call
 _TICKS = os.sysconf("SC_CLK_TCK")
 _REPORTED = 10.0  # seconds that the nursery may take to report the end of a process
+_NICE = 10
+"""Added to the priority number of a process that is not urgent, as in nice(1): one that is gets ten times its time. It
+cannot be taken back without privileges, so such a process takes no other call."""
 _SLACK = 32 << 20  # bytes beyond the limit at which the process is killed: its allocations fail before, as a rule
 
 
 class Limits(NamedTuple):
     """The limits of a call. memory: bytes on top of what the idle process has. check: called some 50 times a second;
-    raises what ends the call."""
+    raises what ends the call. urgent: seconds of the processor, after which the process goes behind all that are."""
 
     memory: int
     check: Callable[[], object] = lambda: None
+    urgent: float = math.inf
 
 
 class ChildProcess:
@@ -47,6 +52,8 @@ class ChildProcess:
         self._lock = threading.Lock()  # of the handle: a closed number may become another file's
         self._seconds = 0.0  # of the processor, as last read
         self._base = 0  # bytes that it has without work
+        self._urgent = True
+        self._seconds_before = 0.0  # of the processor, at the begin of the call
         self.known: object = None
         self._ended_well = True
         self._interrupted = False
@@ -54,7 +61,7 @@ class ChildProcess:
     @property
     def fit(self) -> bool:
         """It has ended its last call, and can take another."""
-        return self._ended_well and not self._interrupted
+        return self._ended_well and self._urgent and not self._interrupted
 
     def call(
         self,
@@ -67,11 +74,12 @@ class ChildProcess:
         `reply.send` does. Arguments and result are values of JSON.
 
         Raises the errors of the call and of the check; OutOfMemory if it needs more than it may have; ProcessEnded.
-        After all but the first it is killed.
+        After all but the first it is killed, and so it is after a call that was not urgent to its end.
         """
         self._ended_well = False
         try:
             self._begin(limits)
+            self._seconds_before = self.cpu_seconds()
             request = json.dumps((function.__module__, function.__name__, arguments, limits.memory)).encode()
             self._send(len(request).to_bytes(8) + request, limits)
             while True:
@@ -177,6 +185,15 @@ class ChildProcess:
         limits.check()
         if anonymous_memory(self.id) > self._base + limits.memory + _SLACK:
             raise OutOfMemory(f"the query needs more than {limits.memory / 1e6:,.0f} MB")
+        if self._urgent and self.cpu_seconds() - self._seconds_before > limits.urgent:
+            self._urgent = False
+            self._yield_to_others()
+
+    def _yield_to_others(self) -> None:
+        """Lower the priority of all its threads; those to come take their maker's."""
+        with contextlib.suppress(OSError):  # it has ended
+            for thread in os.listdir(f"/proc/{self.id}/task"):
+                os.setpriority(os.PRIO_PROCESS, int(thread), os.getpriority(os.PRIO_PROCESS, int(thread)) + _NICE)
 
     def _ended(self) -> ProcessEnded:
         """The error of a process that has ended. If no report comes, its nursery was killed, and it was with it."""

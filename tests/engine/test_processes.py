@@ -52,6 +52,20 @@ def dies(reply: Reply) -> None:
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
+def niceness(reply: Reply, most: float) -> list[int]:
+    """Of two threads, once both have changed, or after so many seconds."""
+    other, ended = threading.Event(), time.monotonic() + most
+    thread = threading.Thread(target=other.wait)
+    thread.start()
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    while True:
+        found = [os.getpriority(os.PRIO_PROCESS, int(one)) for one in os.listdir("/proc/self/task")]
+        if before not in found or time.monotonic() >= ended:
+            other.set()
+            thread.join()
+            return found
+
+
 def preference(reply: Reply) -> str:
     return Path("/proc/self/oom_score_adj").read_text()
 
@@ -191,6 +205,16 @@ def test_a_process_over_its_limit_is_killed_where_allocations_do_not_fail(
 def test_the_system_takes_children_first_where_memory_is_short(pool: ProcessPool) -> None:
     with pool.process() as process:
         assert int(process.call(preference, [], ROOMY)) == 1000
+
+
+def test_a_call_that_computes_for_long_lets_others_go_first(pool: ProcessPool) -> None:
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    with pool.process() as process:
+        assert process.call(niceness, [0.0], Limits(ROOMY.memory, urgent=0.05)) == [before] * 2
+        assert process.fit
+        seen = process.call(niceness, [60.0], Limits(ROOMY.memory, urgent=0.05))
+        assert seen == [min(19, before + 10)] * 2, "all its threads"
+        assert not process.fit, "the priority of a process cannot be raised again"
 
 
 def test_close_ends_all_processes_even_while_they_work() -> None:
