@@ -13,7 +13,7 @@ from waits import until
 
 import qoop
 from qoop.adaptive.cluster.cluster import Cluster
-from qoop.adaptive.cluster.granting.extra_slots import BRIEF_SECONDS, PATIENCE_SECONDS, most_extra
+from qoop.adaptive.cluster.granting.extra_slots import BRIEF_SECONDS, PATIENCE_SECONDS, most_extra, most_short
 from qoop.adaptive.cluster.granting.preemption import PATIENCE_SECONDS as LAST_PATIENCE
 from qoop.adaptive.cluster.job_handle import JobHandle
 from qoop.adaptive.cluster.options import ClusterOptions
@@ -105,9 +105,37 @@ def test_while_slots_are_free_nobody_gets_an_extra_one() -> None:
 
 def test_there_are_so_many_and_no_more() -> None:
     world = World()
-    jobs = [world.submit(plan(f"p{number}", 0.5)) for number in range(5)]
+    jobs = [world.submit(plan(f"p{number}", 0.5)) for number in range(7)]
     world.until(0.1)
-    assert sum(any(isinstance(one, Started) for one in job.history()) for job in jobs) == 1 + most_extra(Resources(1))
+    assert sum(any(isinstance(one, Started) for one in job.history()) for job in jobs) == 1 + most_short(Resources(1))
+    world.end()
+
+
+def test_long_ones_have_fewer_and_leave_the_rest_to_short_ones() -> None:
+    world = World()
+    jobs = [world.submit(plan(f"long{number}", 50.0)) for number in range(7)]
+    world.until(2.0)
+    assert sum(any(isinstance(one, Started) for one in job.history()) for job in jobs) == most_extra(Resources(1))
+    short = [world.submit(plan(f"short{number}", 0.5)) for number in range(3)]
+    world.until(2.01)
+    assert [began(one) for one in short] == [(2.0, True)] * 3
+    world.end()
+
+
+def test_short_queries_do_not_wait_for_each_other_where_the_processor_is_full() -> None:
+    """Ten a second, of 0.15 s each, next to two bombs that hold the slots."""
+    world = World(2, script=lambda spec: Outcome(inf if spec.stage.id.startswith("bomb") else 0.15))
+    bombs = [world.submit(plan(f"bomb{number}", 9.0), f"bomber{number}") for number in range(4)]
+    world.until(3.0)
+    shorts, waits = list[tuple[float, JobHandle]](), list[float]()
+    for tick in range(100):
+        shorts.append((world.clock.now(), world.submit(plan(f"s{tick}", 0.01, opaque=ISOLATED), f"board{tick % 10}")))
+        world.until(3.0 + 0.1 * (tick + 1))
+        waits += [world.clock.now() - at for at, job in shorts if job.state == "SUCCEEDED"]
+        shorts = [(at, job) for at, job in shorts if job.state != "SUCCEEDED"]
+    assert len(waits) > 90 and max(waits) < 0.45, sorted(waits)[-5:]
+    for one in bombs:
+        one.cancel()
     world.end()
 
 
@@ -203,18 +231,20 @@ def test_a_short_query_that_is_late_once_is_tried_again(opaque: str | None) -> N
         tries[spec.stage.id] += 1
         if spec.stage.id.startswith("endless"):
             return Outcome(inf)
-        return Outcome(0.9 if spec.stage.id == "unlucky" and tries["unlucky"] == 1 else 0.01)
+        return Outcome(0.9 if spec.stage.id.startswith("unlucky") and tries[spec.stage.id] == 1 else 0.01)
 
     world = World(script=script)
     endless = [world.submit(plan(f"endless{number}", 0.01), "bomber") for number in range(2)]
     world.until(3.0)
     world.submit(plan("first", 0.01), "dashboard")
     world.until(3.1)
-    unlucky = world.submit(plan("unlucky", 0.01, opaque=opaque), "dashboard")
+    names = [f"unlucky{number}" for number in range(3)]  # as many as there are slots for short ones
+    unlucky = [world.submit(plan(name, 0.01, opaque=opaque), "dashboard") for name in names]
     world.until(3.2)
     other = world.submit(plan("other", 0.01), "dashboard")
     world.until(3.6)
-    assert other.state == unlucky.state == "SUCCEEDED" and tries["unlucky"] == 2
+    assert {job.state for job in (other, *unlucky)} == {"SUCCEEDED"}
+    assert [tries[name] for name in names] == [2] * 3
     for one in endless:
         one.cancel()
     world.end()

@@ -5,9 +5,9 @@ one for ever behind one that never ends. Threads share a CPU well; so a job that
 slots there are: at once if it is believed to be short, else after a while. Its memory comes out of a part that no job
 is denied, so it is little. As soon as a slot is free, the attempt has that, and its job has its share like any other.
 
-One extra slot is for jobs that are believed to be short. One that turns out not to be may keep it where another is
-left; else it is interrupted, and waits as a long one does. So a text of unknown length is tried
-out, and loses no more than a second. Tenants whose texts were short go first there
+The last extra slots are for jobs that are believed to be short. One that turns out not to be may keep it where another
+is left; else it is interrupted, and waits as a long one does. So a text of unknown length is tried out, and loses no
+more than a second. Tenants whose texts were short go first there
 (:mod:`~qoop.adaptive.cluster.granting.short_tenants`). Where others use the CPU a short task may be late, too: so a job
 with an estimate is tried several times before it waits as a long one.
 """
@@ -46,7 +46,11 @@ OUTRANKED_SECONDS = 0.05
 """The same while the job that waits is of a tenant with a better rank; twice as long with each further try."""
 
 _TRIES = 4
-"""The tries of a job with an estimate; one without has one, or two if its tenant's last was short."""
+"""The tries of a job with an estimate, or of a tenant whose last query was short; any other has one."""
+
+_MORE_SHORT = 2
+"""Slots of each machine that only short jobs have. With a single one, ten short queries a second next to long ones
+waited for each other for seconds where each took 0.1 s on a full machine."""
 
 _LATE = 4.0
 """A short job whose task takes longer than that multiple of its estimate is not short: others share its CPU."""
@@ -64,6 +68,15 @@ def most_extra(capacity: Resources) -> int:
     (2, 8, 0)
     """
     return max(2, math.floor(capacity.cpu)) if capacity.cpu >= 1 else 0
+
+
+def most_short(capacity: Resources) -> int:
+    """The number that it may have if the last of them are short: they end soon, and others need not wait for that.
+
+    >>> most_short(Resources(1)), most_short(Resources(8)), most_short(Resources(0))
+    (4, 10, 0)
+    """
+    return most_extra(capacity) + _MORE_SHORT if capacity.cpu >= 1 else 0
 
 
 def on_slots(jobs: Mapping[JobId, ActiveJob]) -> list[Running]:
@@ -139,7 +152,7 @@ class ExtraSlots:
         """A job has not ended in a try. spent: the seconds of that."""
         name, rank = job.run.job, self.rank(job)
         self._tries[name] += 1
-        most = _TRIES if _is_estimated(job.run) else 1 + (rank is Rank.SHORT)
+        most = _TRIES if _is_estimated(job.run) or rank is Rank.SHORT else 1
         if self._tries[name] >= most or spent >= BRIEF_SECONDS:
             self._long.add(name)
             self._tenants.note(job.tenant, False)
@@ -185,7 +198,7 @@ def extra_grant(
 ) -> Grant | None:
     """A task of the job on the machine with the fewest extra attempts; None if none may have one more.
 
-    brief: the job is believed to be short; one that is not leaves one extra slot of each machine to those.
+    brief: the job is believed to be short; one that is not leaves the last extra slots of each machine to those.
 
     An extra attempt has one slot, and a fixed memory, or the bytes that are allowed; a task that needs more waits.
     """
@@ -193,7 +206,7 @@ def extra_grant(
     for machine in sorted(availability, key=lambda machine: taken[machine]):
         capacity = availability[machine].capacity
         number = most_extra(capacity)
-        if taken[machine] >= number - (not brief):
+        if taken[machine] >= (most_short(capacity) if brief else number - 1):
             continue
         share = max(LEAST_MEMORY, capacity.memory * MEMORY_PART / number)
         resources = Resources(1, float(math.floor(min(share, allowed))))
