@@ -53,7 +53,7 @@ def dies(reply: Reply) -> None:
 
 
 def niceness(reply: Reply, most: float) -> list[int]:
-    """Of two threads, once both have changed, or after so many seconds."""
+    """Of two threads, once both have changed. most: seconds that this may take."""
     other, ended = threading.Event(), time.monotonic() + most
     thread = threading.Thread(target=other.wait)
     thread.start()
