@@ -76,9 +76,14 @@ class Journal:
         columns = tuple(zip(result.columns, result.types, strict=True))
         self._answers.put(f"{trial}-{number}", Part(result.lossless(), columns))
 
-    def drop_answer(self, trial: int, number: int) -> None:
-        """Remove the answer of an earlier step."""
-        self._answers.drop(f"{trial}-{number}")
+    def drop_answers(self, trial: int, scores: Sequence[float]) -> None:
+        """Remove answers of earlier steps, now that the one of the next step is written. A process that goes on reads
+        the last one and the first of the best. scores: of the steps with messages."""
+        before = scores[:-1]
+        if before:
+            needed = {len(scores) - 1, scores.index(max(scores))}
+            for number in {len(before) - 1, before.index(max(before))} - needed:
+                self._answers.drop(f"{trial}-{number}")
 
     def answer(self, trial: int, number: int) -> Result:
         """The answer of a step. Raises CheckpointError if it is gone or damaged."""

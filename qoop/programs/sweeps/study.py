@@ -462,8 +462,7 @@ class Study:
         journal, scores, rows = self._parts.journal, self._program.trials[trial].scores, result.lossless()
         if journal is not None:
             journal.keep_answer(trial, number, result)
-            if number > 1 and scores[number - 2] < max(scores):
-                journal.drop_answer(trial, number - 2)
+            journal.drop_answers(trial, scores)
         self._answers[trial] = rows
         if score > self._program.highest:
             self._best = result

@@ -321,6 +321,16 @@ def test_a_named_sweep_goes_on_after_a_kill(tmp_path: Path, points: Path) -> Non
         assert study.best_result().fetchall()[0][0] == pytest.approx(x)
 
 
+def test_a_named_sweep_keeps_the_answers_that_it_may_need(tmp_path: Path) -> None:
+    step, found = "SELECT n + 1 + $x AS n FROM former", [3, 1, 5, 5, 5, 2, 2, 7, 6]
+    metric = f"SELECT {found}[n] FROM former"
+    with qoop.connect(slots=1, memory="200MB", checkpoints=tmp_path) as session:
+        study = session.sweep(step, {"x": [0]}, metric=metric, start="SELECT 0 AS n", most=len(found), name="few")
+        assert study.wait(60) and study.curves == [found] and study.best_result().fetchall() == [(8,)]
+    kept = sorted(path.stem for path in (tmp_path / "sweeps" / "few" / "answers").iterdir())
+    assert kept == ["0-7", "0-8"], "the best, and the last"
+
+
 def test_a_session_that_ends_ends_its_sweep_and_one_with_fewer_slots_continues_it(points: Path, tmp_path: Path) -> None:
     options = {"metric": METRIC, "start": START, "direction": "minimize", "most": 8, "name": "rates"}
     steps = dict.fromkeys(range(len(RATES)), 0)
