@@ -57,12 +57,14 @@ class Sizing:
 
     @property
     def held_back(self) -> str:
-        """A clause that says why the machine leaves the session less than it was opened with; empty if it does not."""
+        """A clause that says why the machine leaves the session less than it was opened with, or slows it down; empty
+        if it does not."""
         watch = self._watch
         if watch is None:
             return ""
         why = {"slots": watch.judge.slots_why, "memory": watch.judge.memory_why}
-        return "; ".join(text for name, text in why.items() if text and name not in self._set_by_user)
+        held = [text for name, text in why.items() if text and name not in self._set_by_user]
+        return "; ".join([*held, *filter(None, [watch.judge.throttle_why])])
 
     def resize(self, slots: int | Auto | None, memory: int | str | None, notice: float) -> None:
         """As `Session.resize`, which says what the words mean."""
@@ -109,7 +111,7 @@ class Sizing:
         with self._lock:
             slots = None if "slots" in self._set_by_user else change.slots
             memory = None if "memory" in self._set_by_user else change.memory
+            _log.info("%s", change.why)
             if slots is None and memory is None:
                 return
-            _log.info("%s", change.why)
             self._sized.resize(slots, memory, 0.0, change.why)

@@ -37,7 +37,11 @@ class Group:
     def memory(self) -> float:
         """The bytes that it may use; inf: no limit. At ``memory.high`` the kernel slows its processes down to a crawl,
         so for a query that is as much a limit as ``memory.max``."""
-        return min(_bytes(self._text("memory.max")), _bytes(self._text("memory.high")))
+        return min(_bytes(self._text("memory.max")), self.memory_high())
+
+    def memory_high(self) -> float:
+        """The bytes from which on the kernel slows its processes down; inf: it does not."""
+        return _bytes(self._text("memory.high"))
 
     def cpu_seconds(self) -> float | None:
         """The cpu time that it has used; None if that is not told."""
@@ -85,6 +89,11 @@ class FirstVersionGroup(Group):
 
     def memory(self) -> float:
         return _bytes(self._text("memory.limit_in_bytes"))
+
+    def memory_high(self) -> float:
+        """None: ``memory.soft_limit_in_bytes`` slows nothing down. It says which groups give pages back first where
+        the machine is short of memory, of which free memory tells."""
+        return inf
 
     def cpu_seconds(self) -> float | None:
         nanoseconds = _text(self.accounting / "cpuacct.usage")

@@ -47,6 +47,7 @@ class Judge:
     now: what the session is to use. scale: slots for each CPU; more than 1 if more were wanted than there are CPUs.
     less_after, more_after: seconds for which all readings must call for less, and for more.
     readings: those that still count, in order. slots_why, memory_why: of what is less than `full` why, as a clause.
+    throttle_why: the kernel has slowed this process down for as long as calls for less; why, and what ends it.
     """
 
     full: Size
@@ -58,6 +59,7 @@ class Judge:
     readings: tuple[Reading, ...] = ()
     slots_why: str = ""
     memory_why: str = ""
+    throttle_why: str = ""
 
     @classmethod
     def of(
@@ -85,6 +87,7 @@ class Judge:
             now=now,
             slots_why=self._slots_why(now.slots, reading),
             memory_why=self._memory_why(now.memory, reading),
+            throttle_why=self._throttle_why(lately, reading),
             readings=_last(readings, max(self.less_after, self.more_after)) or readings,
         )
 
@@ -92,6 +95,8 @@ class Judge:
         """The change from this to a later reading, for which there is one; None: nothing changes."""
         slots = later.now.slots if later.now.slots != self.now.slots else None
         memory = later.now.memory if later.now.memory != self.now.memory else None
+        if later.throttle_why and not self.throttle_why:
+            return Change(slots, later.now.memory, later.throttle_why)
         if slots is None and memory is None:
             return None
         why = [later.slots_why or "the cpus are free again"] if slots is not None else []
@@ -131,6 +136,12 @@ class Judge:
         if memory == self.now.memory or memory == self.full.memory:
             return self.memory_why if memory < self.full.memory else ""
         return f"{in_words('memory', tightest(reading.memory))}: {size(memory)}"
+
+    def _throttle_why(self, lately: Sequence[Reading], last: Reading) -> str:
+        """The first sentence as long as it holds: what is in use changes all the time."""
+        if last.throttle is None or not all(one.throttle for one in lately):
+            return ""
+        return self.throttle_why or (str(last.throttle) if lately else "")
 
 
 def _allowed(reading: Reading) -> float:

@@ -14,12 +14,15 @@ from pathlib import Path
 
 from qoop.adaptive.monitor.alarm import Alarm
 from qoop.adaptive.monitor.cgroup import ROOT, groups, usable_cpus, waiting_percent
-from qoop.adaptive.monitor.reading import Pool, Reading
+from qoop.adaptive.monitor.reading import Pool, Reading, Throttle
 from qoop.catalog.value import value
 from qoop.engine.memory import Used
 
 _SHORT = 20.0
 """Percent of the last ten seconds in which some program waited for memory, from which on there is too little."""
+
+_AT_HIGH = 0.97
+"""The part of ``memory.high`` in use from which on the kernel slows a group down: some pages of files count, too."""
 
 _USER, _NICE, _SYSTEM, _IRQ, _SOFTIRQ, _STEAL = 0, 1, 2, 5, 6, 7
 _KILO = 1024
@@ -74,7 +77,8 @@ class Machine:
         """The state of the machine now."""
         children = self._children()
         before, self._before = self._before, self._clock(children)
-        return Reading(self._before.at, self._cpus(before, self._before), self._memory(children), self._squeezed())
+        cpus, memory = self._cpus(before, self._before), self._memory(children)
+        return Reading(self._before.at, cpus, memory, self._squeezed(), self._throttle())
 
     def _clock(self, children: Used) -> _Clock:
         seconds = tuple(group.cpu_seconds() if group.cpus() < inf else None for group in self._groups)
@@ -97,6 +101,13 @@ class Machine:
             if limit < reported["MemTotal"]:
                 pools.append(Pool(limit, max(0.0, (used or 0.0) - own), group=True))
         return tuple(pools)
+
+    def _throttle(self) -> Throttle | None:
+        """Of the group that is the most above its ``memory.high``."""
+        limited = ((high, group) for group in self._groups if (high := group.memory_high()) < inf)
+        found = (Throttle(high, group.memory_used() or 0.0) for high, group in limited)
+        at_high = [one for one in found if one.used >= _AT_HIGH * one.high]
+        return max(at_high, key=lambda one: one.used / one.high, default=None)
 
     def _squeezed(self) -> bool:
         """True if memory is short for this process: in its group, if it has one that reports it. What the machine

@@ -27,16 +27,35 @@ class Pool:
 
 
 @value
+class Throttle:
+    """The memory of a control group whose processes the kernel slows down, since they use too much.
+
+    high: bytes from which on it does. used: bytes that it cannot take back.
+    """
+
+    high: float
+    used: float
+
+    def __str__(self) -> str:
+        return (
+            f"the kernel slows this process down: its control group uses {size(self.used)} of memory, and memory.high"
+            f" is {size(self.high)}; raise memory.high, or end other programs of the group"
+        )
+
+
+@value
 class Reading:
     """at: seconds of some clock. cpus, memory: the pools that this process draws from, at least one each.
 
-    squeezed: programs on this machine wait for memory.
+    squeezed: programs on this machine wait for memory. throttle: of the group that is slowed down the most; None: none
+    is.
     """
 
     at: float
     cpus: tuple[Pool, ...]
     memory: tuple[Pool, ...]
     squeezed: bool = False
+    throttle: Throttle | None = None
 
 
 def tightest(pools: tuple[Pool, ...]) -> Pool:

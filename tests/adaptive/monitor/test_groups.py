@@ -17,6 +17,7 @@ from qoop.adaptive.monitor.alarm import Alarm
 from qoop.adaptive.monitor.available import safe_memory
 from qoop.adaptive.monitor.cgroup import FirstVersionGroup, Group, groups
 from qoop.adaptive.monitor.machine import Machine
+from qoop.adaptive.monitor.reading import Throttle
 from qoop.catalog.errors import ConfigError
 from qoop.tpcds.control_groups import ControlGroup
 
@@ -86,6 +87,29 @@ def test_a_neighbour_at_its_limit_is_not_pressure_here(files: Files) -> None:
     assert not machine.read().squeezed
     files.group("cgroup/a", memory_pressure="some avg10=30.00 avg60=0 avg300=0 total=1\n")
     assert machine.read().squeezed
+
+
+def test_a_group_at_memory_high_is_slowed_down_also_if_it_is_around_this_one(files: Files) -> None:
+    (files.root / "self").mkdir()
+    files.group("self", cgroup="0::/pod/one\n")
+    files.group("", stat="cpu0 1 0 0 0 0 0 0 0\n", meminfo="MemTotal: 100 kB\nMemAvailable: 90 kB\n")
+    (files.root / "cgroup").mkdir()
+    (files.root / "cgroup" / "cgroup.controllers").write_text("memory\n")
+    stat = "active_file 500000000\n"
+    files.group(
+        "cgroup/pod", memory_max="max\n", memory_high="1000000000\n", memory_current="1480000000\n", memory_stat=stat
+    )
+    files.group("cgroup/pod/one", memory_max="max\n", memory_high="max\n", memory_current="800000000\n")
+    machine = Machine(files.root, files.root / "cgroup", lambda: 0.0, lambda: 0.0)
+    assert machine.read().throttle == Throttle(GB, 980_000_000)
+    files.group("cgroup/pod", memory_current="1400000000\n")
+    assert machine.read().throttle is None
+
+
+def test_the_soft_limit_of_version_1_is_no_limit(files: Files) -> None:
+    files.group("a", memory_soft_limit_in_bytes="1000\n", memory_limit_in_bytes="2000000000\n")
+    group = FirstVersionGroup(files.root / "a", files.root / "a")
+    assert group.memory() == 2 * GB and group.memory_high() == inf
 
 
 def test_an_alarm_rings_at_once_when_a_limit_changes() -> None:
@@ -161,12 +185,13 @@ _IN_PROCESSES = """
 import sys
 import qoop
 text = "SELECT count(n) AS n FROM (SELECT row_number() OVER (ORDER BY hash(i)) AS n FROM range(2000000) r(i))"
-with qoop.connect(slots=1, memory="1GB", isolation="process", watch_machine=False) as session:
+watched, killed = len(sys.argv) > 1, "were taken away" if len(sys.argv) > 1 else "was killed"
+with qoop.connect(slots=1, memory="1GB", isolation="process", watch_machine=watched) as session:
     job = session.submit(text)
     while not job.wait(0.005) and session.backend.used_by_children().memory < 100_000_000:
         pass
     print("running", flush=True)
-    print(job.result().fetchall(), sum("was killed" in str(record) for record in job.history()), flush=True)
+    print(job.result().fetchall(), sum(killed in str(record) for record in job.history()), flush=True)
 """
 
 
@@ -239,6 +264,23 @@ def test_a_session_at_memory_high_has_less_and_says_why(real_group: ControlGroup
         assert int(after) == safe_memory(int(high.read_text())) // 2
         assert why.startswith("the control group allows 800 MB of memory")
         assert any("for tasks, since the control group allows 800 MB of memory" in record for record in history)
+    assert process.returncode == 0 and real_group.kills() == 0
+
+
+def test_memory_high_below_the_memory_in_use_costs_a_session_of_processes_one_task(real_group: ControlGroup) -> None:
+    """A kill frees the memory of the task: whatever allocates above the limit is paused for up to 2 s at a time."""
+    high = real_group.folders[0] / "memory.high"
+    if not high.exists():
+        pytest.skip("memory.high is of version 2")
+    with begun(real_group, _IN_PROCESSES, "watched") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "running\n"
+        limit = int(0.8 * real_group.memory_in_use())
+        high.write_text(str(limit))
+        until(lambda: real_group.memory_in_use() < limit)
+        high.write_text("max")
+        rows, taken = process.stdout.readline().rsplit(maxsplit=1)
+    assert rows == "[(2000000,)]" and int(taken) >= 1
     assert process.returncode == 0 and real_group.kills() == 0
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from qoop.adaptive.monitor.available import Size
 from qoop.adaptive.monitor.judging import Judge, cpus_there
-from qoop.adaptive.monitor.reading import Pool, Reading, tightest
+from qoop.adaptive.monitor.reading import Pool, Reading, Throttle, tightest
 
 GB = 10**9
 FULL, LEAST = Size(4, 8 * GB), Size(1, GB // 4)
@@ -100,6 +100,21 @@ def test_a_group_that_takes_memory_away_is_obeyed_at_once_and_its_cpus_after_a_t
     change = before.change_to(after)
     assert change is not None and change.why.startswith("the control group allows 4 GB of memory: 3.2 GB")
     assert judges([*calm, *(Reading(5 + n, less.cpus, less.memory) for n in range(4))])[-1].now.slots == 2
+
+
+def test_a_session_that_stays_slowed_down_says_so_once_and_what_to_do() -> None:
+    """A group that was above its limit for less time than a reaction takes needs no word."""
+    high = [Reading(5.0 + n, (Pool(4),), (Pool(16 * GB),), throttle=Throttle(GB, 1.2 * GB + n)) for n in range(6)]
+    seen = [*(reading(n) for n in range(5)), high[0], *(reading(6 + n) for n in range(5))]
+    assert not any(judge.throttle_why for judge in judges(seen))
+    found = judges([*(reading(n) for n in range(5)), *high, reading(11)])
+    changes = [(one.readings[-1].at, change) for before, one in pairwise(found) if (change := before.change_to(one))]
+    assert [(at, change.slots, change.memory) for at, change in changes] == [(7.0, None, found[-1].now.memory)]
+    assert changes[0][1].why == (
+        "the kernel slows this process down: its control group uses 1.2 GB of memory, and memory.high is 1 GB;"
+        " raise memory.high, or end other programs of the group"
+    )
+    assert found[-2].throttle_why == changes[0][1].why and not found[-1].throttle_why
 
 
 def test_memory_that_others_take_is_given_up_and_taken_back_but_not_while_programs_wait_for_it() -> None:
