@@ -2,7 +2,6 @@
 
 ::
 
-    allocation.py   slots and configurations of queries, by MAXMIN or MAXSUM of their utilities; fair shares; first-come
     workload.py     the queries that are drawn: their configurations, goals and times
     simulate.py     they share slots on a virtual clock
     shapes.py       materialized views in the shapes of TPC-DS

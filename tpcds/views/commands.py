@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 
 from qoop.catalog.errors import ConfigError
-from qoop.tpcds.views.allocation import POLICIES
+from qoop.programs.views.allocation import POLICIES
 from qoop.tpcds.views.simulate import Measures, play
 from qoop.tpcds.views.workload import SLOTS, drawn
 

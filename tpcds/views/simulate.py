@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from qoop.tpcds.views.allocation import POLICIES, Allocation, Sharer, corrected
+from qoop.programs.views.allocation import POLICIES, Allocation, Sharer, corrected
 from qoop.tpcds.views.workload import SLOTS, Query
 
 _AIM = 0.8

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from random import Random
 
-from qoop.tpcds.views.allocation import Configuration, Goals
+from qoop.programs.views.allocation import Configuration, Goals
 
 SLOTS = 400
 _BASE, _BURST = 300, 200

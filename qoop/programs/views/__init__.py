@@ -18,6 +18,7 @@ Nothing is ever subtracted: a replaced, removed or late file changes its leaf an
     edition.py      the record of an edition and the definition of a view
     history.py      the lags of a view over time
     freshness.py    when to refresh a view with a lag goal; pure
+    allocation.py   shares and qualities of views, by MAXMIN or MAXSUM of their utilities; fair shares; pure
     owner.py        the thread that refreshes the views of a session by their goals
     views.py        the views of a session
     statements.py   their statements

@@ -8,7 +8,7 @@ from statistics import fmean
 
 import pytest
 
-from qoop.tpcds.views.allocation import (
+from qoop.programs.views.allocation import (
     POLICIES,
     Allocation,
     Configuration,
