@@ -54,6 +54,7 @@ class Config:
     statistics, policy, tenant, tenants, priority, deadline, scheduler, most_jobs, most_queued: see `connect`.
     error_goal, confidence: the goal of answers that grow, where a query names none.
     exact_within: seconds in which an answer should be exact that does not grow.
+    view_sharing: how views with lag goals share the time of their thread (`qoop.programs.views.sharing`).
     watch_machine: see `connect`; None: not set.
     files: the files qoop.toml that were read. requested: the options, by field, whose value is not the default's.
     ray: the address of the Ray cluster whose nodes are the machines, which then say how many slots and how much memory
@@ -88,6 +89,7 @@ class Config:
     confidence: float = 0.95
     exact_within: float = 1.0
     scheduler: str = SCHEDULERS[0]
+    view_sharing: str = "max-min"
     most_jobs: float = math.inf
     most_queued: float = math.inf
     local_frames: bool = True

@@ -244,7 +244,9 @@ OPTIONS = (
         one_of(*POLICIES), lambda: POLICIES[0],
     ),
     SessionOption("tenant", "all queries are for the same one", as_it_is, lambda: "", settable=True),
-    SessionOption("tenants", "every tenant has the weight 1", tenant_weights, dict, trusted=True),
+    SessionOption(
+        "tenants", "every tenant has the weight 1, that of the jobs of views 0.5", tenant_weights, dict, trusted=True
+    ),
     SessionOption("priority", "5, of 1 to 10", number, lambda: USUAL_PRIORITY, settable=True),
     SessionOption("deadline", "none: seconds by which answers are needed", seconds, lambda: math.inf, settable=True),
     SessionOption(
@@ -262,6 +264,10 @@ OPTIONS = (
     SessionOption(
         "scheduler", '"max_min": by weight; or "finish_time", "urgency", "quality"', policy_name,
         lambda: SCHEDULERS[0],
+    ),
+    SessionOption(
+        "view_sharing", '"max-min": where views lack time, the worst is as good as can be; or "max-sum", "fair"',
+        one_of("max-min", "max-sum", "fair"), lambda: "max-min",
     ),
     SessionOption(
         "local_frames", "true: queries find data frames among the program's variables", on_or_off, lambda: True
@@ -357,6 +363,8 @@ class ConnectOptions(TypedDict, total=False):
     scheduler: how jobs share the slots: "max_min", by weight; "finish_time": the job that is furthest
         behind the end that it would reach on its own part goes first; "urgency": tenants by weight, and of each the
         most urgent by deadline and priority.
+    view_sharing: how views with lag goals share the time of their thread where they lack it: "max-min": the worst lag
+        and error are as good as can be; "max-sum": the sum of all; "fair": equal parts.
     most_jobs: jobs that run at a time; no limit by default. Others queue, and tenants take turns.
     most_queued: jobs that wait in the queue; no limit by default. Above it, `submit` raises Overloaded.
     local_frames: whether a query finds tables of Arrow, pandas and Polars among the variables of the program, under
@@ -413,6 +421,7 @@ class ConnectOptions(TypedDict, total=False):
     priority: float | None
     deadline: float | str | None
     scheduler: str | None
+    view_sharing: str | None
     most_jobs: float | None
     most_queued: float | None
     local_frames: bool | None

@@ -40,6 +40,12 @@ if TYPE_CHECKING:
     from qoop.session.pages import OpenPage
 
 
+VIEWS = "views"
+"""The tenant of the jobs that compute materialized views."""
+
+_VIEWS_WEIGHT = 0.5
+"""Its weight, unless the option `tenants` has another: people's queries have that of 1."""
+
 BACKGROUND_NICE = 10
 """Of two cores that run tasks, a thread of that priority gets a tenth of one."""
 
@@ -102,7 +108,7 @@ def made(config: Config, tables: SessionTables) -> SessionParts:
         options=ClusterOptions(
             wait_for_capacity=config.wait_for_capacity,
             extra_slots=not config.ray,
-            tenants=dict(config.tenants or {}),
+            tenants={VIEWS: _VIEWS_WEIGHT, **(config.tenants or {})},
             most_jobs=config.most_jobs,
             most_queued=config.most_queued,
             queueing=_queueing(config),

@@ -43,7 +43,7 @@ from qoop.query.statements.statement import Statement, query_text, statements
 from qoop.query.tables import SessionTables, weakly
 from qoop.session.execution import Execution
 from qoop.session.options import JobTerms, SessionOptions
-from qoop.session.parts import SessionParts, capacity, made, stored_work, unfinished_runs
+from qoop.session.parts import VIEWS, SessionParts, capacity, made, stored_work, unfinished_runs
 from qoop.session.programs import Programs
 from qoop.session.starting import JobStarts, StartOptions, time_left
 from qoop.session.texts import RunQuery, Texts, with_parameters
@@ -431,8 +431,12 @@ class Session(Programs):
                 from qoop.programs.views.planning import ViewSession
                 from qoop.programs.views.views import MaterializedViews
 
-                start = partial(weakly(self.start), resume=self.config.reuse)
-                session = ViewSession(self._tables, self.planning, start, self.config.tables, self.cluster.program_log)
+                terms = self._options.terms_with(tenant=VIEWS)
+                start = partial(weakly(self.start), resume=self.config.reuse, terms=terms)
+                session = ViewSession(
+                    self._tables, self.planning, start, self.config.tables, self.cluster.program_log,
+                    partial(self.cluster.shares.slots_for, terms), self.config.view_sharing,
+                )  # fmt: skip
                 self._parts.views.append(MaterializedViews(session))
             return self._parts.views[0]
 

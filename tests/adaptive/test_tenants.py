@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import qoop
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.granting.tenant_limits import TENANT, USER, Owner
+from qoop.adaptive.cluster.options import ClusterOptions
 from qoop.adaptive.cluster.recording.messages import JobRequest
 from qoop.adaptive.schedulers.base import Request
 from qoop.adaptive.schedulers.max_min import MaxMin
@@ -241,3 +242,17 @@ def test_a_task_that_needs_more_memory_than_its_tenant_may_have_fails_and_says_s
         assert granted and max(granted) <= 100e6
         assert session.submit(text.format(10), tenant="x").result().fetchall() == [(20_000,)]
         assert session.submit(text.format(40_000), tenant="y").result().fetchall() == [(80_000_000,)]
+
+
+def test_a_tenant_without_jobs_knows_the_slots_that_others_would_leave_it() -> None:
+    clock = VirtualClock()
+    backend = SimulatedBackend({"m": Resources(3, 1e9)}, clock)
+    cluster = Cluster(
+        backend, clock=clock, thread=False, options=ClusterOptions(tenants={"views": 0.5, "x": 1.0, "y": 1.5})
+    )
+    views = Terms("views")
+    assert cluster.shares.slots_for(views) == 3.0
+    for tenant in ("x", "x", "y"):
+        cluster.submit(JobRequest(plan(tenant, 1), terms=Terms(tenant)))
+    cluster.step()
+    assert cluster.shares.slots_for(views) == pytest.approx(3 * 0.5 / (0.5 + 1.0 + 1.5))

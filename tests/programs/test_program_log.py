@@ -9,11 +9,13 @@ import pytest
 
 import qoop
 from qoop.adaptive.cluster.recording.messages import ProgramMessage
+from qoop.adaptive.program import Begin
 from qoop.adaptive.program_log import Programs
 from qoop.adaptive.retrace.reading import Recording, read_trace
 from qoop.adaptive.retrace.rerun import rerun
 from qoop.catalog.errors import PlanError
 from qoop.programs.kinds import program_kinds
+from qoop.programs.views.freshness import Allotted, Freshness, RefreshEnded, TablesCompared
 
 STEP = "SELECT avg(x) AS m, sum((x - m) ** 2) AS loss FROM points, former GROUP BY m"
 
@@ -57,10 +59,21 @@ def test_a_program_that_steps_otherwise_is_a_difference(trace: Path, monkeypatch
     assert "Read(number=0, rest=False)" in str(rerun(read_trace(trace), program_kinds=program_kinds))
 
 
+def test_each_message_of_a_view_is_read_again() -> None:
+    assert len({kind.__name__ for kind in program_kinds()}) == len(program_kinds())
+    state = Freshness(10.0)
+    known = Programs(program_kinds())
+    for message in (Begin(), Allotted(0.5, 4), TablesCompared(108.5, 99.0), RefreshEnded(109.0, 0.5, sampled=True)):
+        began = repr(state) if message == Begin() else ""
+        state, orders = state.after(message)
+        assert known.take("view", repr(message), began) == tuple(map(repr, orders))
+    assert state.sampled and state.share == Allotted(0.5, 4)
+
+
 def test_a_text_that_is_no_message_is_refused() -> None:
     with pytest.raises(
         PlanError,
-        match=r"nor a message to one \(Abandoned, Begin, Compared, Due, .*, Race, Racer, RefreshEnded, .*\)",
+        match=r"nor a message to one \(Abandoned, Allotted, Begin, Compared, Due, .*, Race, Racer, RefreshEnded, .*\)",
     ):
         Programs(program_kinds()).take("p", "__import__('os')", "Rounds(rounds=3, error=0.05)")
     assert Programs(program_kinds()).take("p", "Begin()", "") == ()

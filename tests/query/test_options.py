@@ -21,6 +21,7 @@ TEXTS = {
     "persist": "worthwhile",
     "pack": "off", "statistics": "full", "tenant": "x", "tenants": "x=2", "priority": "7", "deadline": "30",
     "error_goal": "0.02", "confidence": "0.9", "exact_within": "5", "scheduler": "MaxMin()",
+    "view_sharing": "fair",
     "most_jobs": "4", "most_queued": "9",
     "isolation": "process", "reuse": "yes", "spill": "/s", "replan": "no", "policy": "cheapest",
     "local_frames": "off", "watch_machine": "on",

@@ -69,6 +69,16 @@ class FairShares:
             ]
             self._driver.take(changes, now)
 
+    def slots_for(self, terms: Terms) -> float:
+        """The slots that a tenant would have beside those whose jobs are there now. terms: of a job of it.
+
+        For any thread."""
+        with self._lock:
+            others = {job.tenant: self._granter.tenant_weight(job.request.terms) for job in self._jobs.values()}
+            others.pop(terms.tenant, None)
+            own = self._granter.tenant_weight(terms)
+            return self._driver.capacity.cpu * own / (own + sum(others.values()))
+
     @contextmanager
     def group(self, terms: Terms, slots: int) -> Iterator[JobGroup]:
         """Within the block, jobs with the terms of the group have the weight of one. slots: until the next division.

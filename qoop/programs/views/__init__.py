@@ -17,6 +17,7 @@ Nothing is ever subtracted: a replaced, removed or late file changes its leaf an
     refreshing.py   computes the rows of an edition
     edition.py      the record of an edition and the definition of a view
     history.py      the lags of a view over time
+    sharing.py      the shares of views where their thread lacks time; pure
     freshness.py    when to refresh a view with a lag goal; pure
     allocation.py   shares and qualities of views, by MAXMIN or MAXSUM of their utilities; fair shares; pure
     owner.py        the thread that refreshes the views of a session by their goals

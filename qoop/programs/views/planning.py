@@ -31,7 +31,8 @@ class ViewSession:
     """The parts of a session that views use.
 
     start: starts a job. folder: of created tables; None: they live in memory. log: a new log of a program's messages;
-    it returns None if the session has no trace.
+    it returns None if the session has no trace. slots: that other tenants leave to views now. sharing: the option
+    `view_sharing`.
     """
 
     tables: SessionTables
@@ -39,6 +40,8 @@ class ViewSession:
     start: Starts
     folder: Path | None
     log: Callable[[], MessageLog | None]
+    slots: Callable[[], float]
+    sharing: str
 
     def bind(self, text: str, before: Bound | None = None) -> tuple[Bound, Mapping[str, Table]]:
         """A query over the present tables, and these by lower-case name. before: see `SessionTables.bind_again`.

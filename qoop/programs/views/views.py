@@ -20,7 +20,7 @@ from qoop.programs.views.chains import effective_goal, to_refresh, upstream
 from qoop.programs.views.edition import Base, Definition, Edition
 from qoop.programs.views.history import LagHistory, Refreshes
 from qoop.programs.views.incremental import NO_SUMS, Incremental
-from qoop.programs.views.owner import Owner
+from qoop.programs.views.owner import Owner, Refreshment, Target
 from qoop.programs.views.planning import ViewSession
 from qoop.programs.views.refreshing import Refreshing
 from qoop.query.result import Result
@@ -90,7 +90,7 @@ class MaterializedViews:
         self._names = session.tables.names
         self._views: dict[str, _View] = {}
         self._lock = threading.Lock()
-        self._owner = Owner(self, session.log)
+        self._owner = Owner(self, session.log, session.slots, session.sharing)
         self._open_folder()
         self._owner.wake()
 
@@ -142,7 +142,7 @@ class MaterializedViews:
         self.refresh_view(view.definition.name, statement.full)
         return view.edition.rows
 
-    def refresh_view(self, name: str, full: bool = False) -> bool:
+    def refresh_view(self, name: str, full: bool = False, one_in: int = 1) -> bool:
         """The same for a name, after the views that it reads with the goal ``downstream``; True if there is a new
         edition."""
         for one in to_refresh(name.lower(), self._bases(), self._goals()):
@@ -222,10 +222,14 @@ class MaterializedViews:
             for name, view in sorted((view.definition.name, view) for view in self._all())
         ]  # fmt: skip
 
-    def targets(self) -> Mapping[str, float]:
-        """The lag goals of the views that have one, by name."""
-        options = {view.definition.name: view.definition.options.target_lag for view in self._all()}
-        return {name: target for name, target in options.items() if isinstance(target, float)}
+    def targets(self) -> Mapping[str, Target]:
+        """The goals of the views that have a lag goal, by name."""
+        options = {view.definition.name: view.definition.options for view in self._all()}
+        return {name: Target(one.target_lag) for name, one in options.items() if isinstance(one.target_lag, float)}
+
+    def last(self, name: str) -> Refreshment:
+        """The last edition of a view."""
+        return Refreshment(self._views[name.lower()].edition.rows_read)
 
     def note_error(self, name: str, error: Exception) -> None:
         """Show an error in the status of a view, until a refresh succeeds."""

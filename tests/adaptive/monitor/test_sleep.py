@@ -87,8 +87,11 @@ def test_a_view_is_refreshed_though_the_time_of_day_is_set_back(
     back, real, compared = [0.0], time.time, list[float]()
 
     class Views:
-        def targets(self) -> dict[str, float]:
-            return {"v": 0.5}
+        def targets(self) -> dict[str, owner.Target]:
+            return {"v": owner.Target(0.5)}
+
+        def last(self, name: str) -> owner.Refreshment:
+            return owner.Refreshment(0)
 
         def comparing_once(self) -> nullcontext[set[str]]:
             return nullcontext(set())
@@ -96,7 +99,7 @@ def test_a_view_is_refreshed_though_the_time_of_day_is_set_back(
         def behind(self, name: str) -> None:
             compared.append(time.monotonic())
 
-        def refresh_view(self, name: str, full: bool = False) -> bool:
+        def refresh_view(self, name: str, full: bool = False, one_in: int = 1) -> bool:
             raise AssertionError
 
         def note_error(self, name: str, error: Exception) -> None:

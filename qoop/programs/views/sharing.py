@@ -1,0 +1,143 @@
+"""The shares of views with goals, where the thread that refreshes them lacks time. Pure.
+
+A refresh of r rows costs f + g r seconds. A view whose tables grow by some rows a second, refreshed each tau seconds,
+needs the part f / tau + g (rows a second) of the thread's time: the later, the less. So tau is as long as the goal
+permits, `_AIM` of it. A view with `max_error` may read a part of the new rows, which costs less and gives intervals.
+`allocation` divides the thread's time by the utilities of lag and error. While all exact refreshes fit, each view has
+what it needs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from qoop.catalog.value import value
+from qoop.programs.views.allocation import Allocation, Configuration, Goals, Sharer, fair, max_min, max_sum
+from qoop.programs.views.freshness import COMPARISONS, Allotted
+
+SHARINGS: Mapping[str, Callable[[Sequence[Sharer], float], list[Allocation]]] = {
+    "max-min": max_min, "max-sum": max_sum, "fair": fair,
+}  # fmt: skip
+"""The ways to share: the least utility is largest; the sum of utilities; equal parts."""
+
+ONE_IN = (2, 4, 8, 16)
+"""The parts of new row groups that a refresh may read, as one in so many."""
+
+_AIM = 1 - 2 / COMPARISONS
+"""The part of a goal between two refreshes: comparisons are a tenth of it apart, and a refresh waits for others."""
+
+_FORGET = 0.8
+"""The weight of older refreshes with each further one."""
+
+_FULL = 0.95
+"""The part of the capacity that exact refreshes may need before the time is shared."""
+
+
+@value
+class RefreshCost:
+    """What refreshes cost, by weighted least squares over those so far. count, rows, seconds: sums of weights, of rows
+    and of seconds; squares, products: of rows, and of rows and seconds."""
+
+    count: float = 0.0
+    rows: float = 0.0
+    seconds: float = 0.0
+    squares: float = 0.0
+    products: float = 0.0
+
+    def after(self, rows: float, seconds: float) -> RefreshCost:
+        """The same after another refresh of this many rows."""
+        w = _FORGET
+        return RefreshCost(
+            w * self.count + 1, w * self.rows + rows, w * self.seconds + seconds,
+            w * self.squares + rows * rows, w * self.products + rows * seconds,
+        )  # fmt: skip
+
+    @property
+    def fixed_and_rate(self) -> tuple[float, float]:
+        """f and g: the seconds of a refresh of no rows, and those of a row; neither is below 0.
+
+        >>> f, g = RefreshCost().after(100, 0.3).after(300, 0.5).fixed_and_rate
+        >>> round(f, 6), round(g, 6)
+        (0.2, 0.001)
+        >>> RefreshCost().after(100, 0.3).after(100, 0.5).fixed_and_rate[1]
+        0.0
+        """
+        if not self.count:
+            return 0.0, 0.0
+        mean = self.seconds / self.count
+        spread = self.squares - self.rows**2 / self.count
+        if spread <= 1e-6 * self.squares:
+            return mean, 0.0
+        rate = max(0.0, (self.products - self.rows * mean) / spread)
+        fixed = mean - rate * self.rows / self.count
+        return (fixed, rate) if fixed >= 0 else (0.0, self.seconds / self.rows)
+
+
+@value
+class Standing:
+    """A view with a goal. lag: seconds. cost: of its refreshes. rows_a_second: by which its tables grow.
+
+    max_error: its option; 0: it is always exact. errors: by `ONE_IN`, of the editions that were estimated; infinite:
+    the interval could not be kept. one_in: of the samples in its edition; 1: there are none.
+    """
+
+    goal: float
+    lag: float
+    cost: RefreshCost
+    rows_a_second: float
+    max_error: float = 0.0
+    errors: Mapping[int, float] | None = None
+    one_in: int = 1
+
+    @property
+    def every(self) -> float:
+        """Seconds from one refresh to the next."""
+        return _AIM * self.goal
+
+    def demand(self, one_in: int) -> float:
+        """The part of a thread's time that keeps up."""
+        fixed, rate = self.cost.fixed_and_rate
+        return fixed / self.every + rate * self.rows_a_second / one_in
+
+    def sharer(self) -> tuple[Sharer, tuple[int, ...]]:
+        """Its goals and choices for an allocation, and what each choice reads."""
+        found = [(self.demand(1), 1.0, 1)]
+        for one_in in ONE_IN if self.max_error else ():
+            error = self._error(one_in)
+            if error <= self.max_error and self.demand(one_in) < found[-1][0] and self.one_in in (1, one_in):
+                found.append((self.demand(one_in), 1 - error, one_in))
+        found.reverse()
+        choices = tuple(Configuration(max(demand, _LITTLE), quality) for demand, quality, _ in found)
+        goals = Goals(1 - self.max_error, self.every)
+        return Sharer(goals, choices, self.lag), tuple(one_in for _, _, one_in in found)
+
+    def _error(self, one_in: int) -> float:
+        """The predicted error: it rises as the root of the part that is not read does; unknown, that permitted."""
+        known = [(m, error) for m, error in (self.errors or {}).items() if m <= one_in]
+        if not known:
+            return self.max_error * math.sqrt((1 - 1 / one_in) * one_in / ONE_IN[-1])
+        m, error = max(known)
+        return error * math.sqrt((one_in - 1) / (m - 1))
+
+
+_LITTLE = 1e-9
+
+
+def shares(views: Mapping[str, Standing], slots: float, sharing: str = "max-min") -> dict[str, Allotted]:
+    """The share of each view, by name. slots: the part of a thread's time that all may take. sharing: of `SHARINGS`.
+
+    >>> cost = RefreshCost().after(0, 1.0)
+    >>> shares({"v": Standing(10.0, 0.0, cost, 0.0)}, 1.0)
+    {'v': Allotted(slots=inf, one_in=1)}
+    >>> shares({name: Standing(1.25, 0.0, cost, 0.0) for name in "vw"}, 1.0, "fair")
+    {'v': Allotted(slots=0.5, one_in=1), 'w': Allotted(slots=0.5, one_in=1)}
+    """
+    if sum(one.demand(1) for one in views.values()) <= _FULL * slots:
+        return dict.fromkeys(views, Allotted())
+    names = sorted(views)
+    sharers = [views[name].sharer() for name in names]
+    made = SHARINGS[sharing]([sharer for sharer, _ in sharers], slots)
+    return {
+        name: Allotted(one.slots, reads[one.choice]) for name, one, (_, reads) in zip(names, made, sharers, strict=True)
+    }
