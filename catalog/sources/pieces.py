@@ -185,7 +185,12 @@ class Cut:
 
     def text(self, round_sql: str, pieces: Sequence[int]) -> str:
         """The query of a round over these pieces. round_sql: the same, with `PIECE_ROWS` for the size of a piece."""
-        return round_sql.replace(PIECE_ROWS, _size_sql(self.sizes))
+        return round_sql.replace(PIECE_ROWS, size_sql(self.sizes))
+
+    @property
+    def piece_rows(self) -> tuple[int, ...]:
+        """The same as numbers of rows, which those of other tables can be added to."""
+        return tuple(one for file in self.files for one in file.sizes)
 
     def runs(self, pieces: Sequence[int]) -> tuple[Runs, ...]:
         """These pieces, by the files that they are in."""
@@ -226,21 +231,30 @@ def cut(table: Table, at_least: int, smallest: int = _VECTOR) -> Cut | None:
     return Cut(table, tuple(_cut_file(name, most, size) for name, most in rows.items()))
 
 
+def row_groups(table: Table) -> Cut | None:
+    """The row groups of a table as its pieces, however many; None: its files have none, or it is read whole."""
+    source, names = table.source, {name.lower() for name, _ in table.columns}
+    if not isinstance(source, CutSource) or not (source.cuttable and source.in_row_groups) or PIECE in names:
+        return None
+    return Cut(table, tuple(_row_groups(source.pieces())))
+
+
 _FEW = 8
 """Pieces that a CASE may name: it compares each row with all of them."""
 
 
-def _size_sql(sizes: Sequence[float]) -> str:
+def size_sql(sizes: Sequence[float]) -> str:
     """SQL for the size of a piece, over the column `piece`.
 
-    >>> _size_sql((1.0, 1.0)), _size_sql((1.0, 0.5))
-    ('1.0', 'CASE piece WHEN 1 THEN 0.5 ELSE 1.0 END')
+    >>> size_sql((1.0, 1.0)), size_sql((1.0, 0.5)), size_sql((30, 30, 20))
+    ('1.0', 'CASE piece WHEN 1 THEN 0.5 ELSE 1.0 END', 'CASE piece WHEN 2 THEN 20 ELSE 30 END')
     """
-    others = [(piece, size) for piece, size in enumerate(sizes) if size != 1.0]
+    usual = max(sizes)
+    others = [(piece, size) for piece, size in enumerate(sizes) if size != usual]
     if not others:
-        return "1.0"
+        return str(usual)
     if len(others) <= _FEW:
-        return f"CASE piece {' '.join(f'WHEN {piece} THEN {size}' for piece, size in others)} ELSE 1.0 END"
+        return f"CASE piece {' '.join(f'WHEN {piece} THEN {size}' for piece, size in others)} ELSE {usual} END"
     return f"('[{','.join(map(str, sizes))}]'::DOUBLE[])[piece + 1]"
 
 

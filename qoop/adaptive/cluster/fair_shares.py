@@ -70,7 +70,7 @@ class FairShares:
             self._driver.take(changes, now)
 
     def slots_for(self, terms: Terms) -> float:
-        """The slots that a tenant would have beside those whose jobs are there now. terms: of a job of it.
+        """The slots that a tenant would have next to those whose jobs are there now. terms: of a job of it.
 
         For any thread."""
         with self._lock:

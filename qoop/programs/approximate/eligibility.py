@@ -108,9 +108,9 @@ def _growth(
     reading = Reading(names, keys, hashed=not all_rows)
     values = [names.value_of(item) for item in select.expressions]
     figures = {place: figure_of(reading, place, one) for place, one in enumerate(values) if _is_estimated(one)}
-    if not keys and not all_rows and _is_of_all_rows(select):
+    if not keys and _is_of_all_rows(select):
         figures = {place: _known_by_footers(one, reading) for place, one in figures.items()}
-        if figures and all(one.kind == "rows" for one in figures.values()):
+        if figures and not all_rows and all(one.kind == "rows" for one in figures.values()):
             raise Refused("the number of its rows is known")
     items = [
         reading.final(one, place in figures and figures[place].kind == "ratio") for place, one in enumerate(values)
@@ -118,7 +118,7 @@ def _growth(
     tail = tail_sql(select, reading, names)
     named = {own[place][0].lower(): place for place in figures}
     around = None if core.around is None else around_of(core, tables, named)
-    needed = pairs(figures.values()), triples(figures.values()), totals(figures.values())
+    needed = pairs(figures.values()), triples(figures.values()), totals(figures.values(), all_rows)
     text = round_sql(select, alias, keys, reading.measures, *needed)
     limited = select.args.get("limit") is not None or select.args.get("offset") is not None
     return Growth(

@@ -150,9 +150,14 @@ def pairs(figures: Iterable[Figure]) -> set[tuple[int, int]]:
     return found
 
 
-def totals(figures: Iterable[Figure]) -> set[int]:
-    """The measures whose products with the rows of pieces the figures need."""
-    return {one.y for one in figures if one.kind == "total"}
+def totals(figures: Iterable[Figure], ratios: bool = False) -> set[int]:
+    """The measures whose products with the rows of pieces the figures need. ratios: both totals of a ratio are added to
+    exact ones, so they need these, too."""
+    found = set()
+    for one in figures:
+        if one.kind == "total" or (one.kind == "ratio" and ratios):
+            found |= {one.y} if one.x is None else {one.y, one.x}
+    return found
 
 
 @value

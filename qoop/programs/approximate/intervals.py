@@ -210,8 +210,8 @@ def _ends(figure: Figure, totals: Sums, interim: Interim) -> Ends:
     if figure.kind == "rows":
         return _known(totals.moments(figure.y).sums * interim.sizes.scale)
     if figure.kind == "total":
-        return _normal(_total(figure, totals, interim), interim)
-    return _normal(
+        return normal_ends(total_estimates(figure, totals, interim), interim)
+    return normal_ends(
         _ratio(figure, totals, interim) if figure.kind == "ratio" else _spread(figure, totals, interim), interim
     )
 
@@ -224,7 +224,7 @@ def _known(estimate: np.ndarray) -> Ends:
     return Ends(found, found, found, nothing, nothing)
 
 
-def _normal(one: _Estimates, interim: Interim) -> Ends:
+def normal_ends(one: Estimates, interim: Interim) -> Ends:
     """Symmetric intervals by Student's distribution, widened for skewness.
 
     They also include a margin for an unread stretch of unusual rows, for which equal pieces are no evidence: a filter
@@ -241,7 +241,7 @@ def _normal(one: _Estimates, interim: Interim) -> Ends:
 
 
 @value
-class _Estimates:
+class Estimates:
     """A figure by group: estimates, their standard errors, and sums of squares and cubes of the deviations of pieces.
 
     steady: there are enough pieces for an interval. tail: the tail is too heavy for one."""
@@ -254,25 +254,26 @@ class _Estimates:
     tail: np.ndarray
 
 
-def _total(figure: Figure, totals: Sums, interim: Interim) -> _Estimates:
+def total_estimates(figure: Figure, totals: Sums, interim: Interim) -> Estimates:
+    """Of the totals of a measure over all pieces."""
     y, both, rows = totals.moments(figure.y), totals.size_moments(figure.y), interim.sizes.drawn
     error = total.standard_error(interim, y, both)
     squares, cubes = ratio.residual_cubes(y, rows, both)
     steady = ratio.is_steady(interim.drawn, interim.pieces, rows) & (y.squares > 0)
-    return _Estimates(y.sums * interim.sizes.scale, error, squares, cubes, steady, _is_heavy(y, interim))
+    return Estimates(y.sums * interim.sizes.scale, error, squares, cubes, steady, is_heavy(y, interim))
 
 
-def _ratio(figure: Figure, totals: Sums, interim: Interim) -> _Estimates:
+def _ratio(figure: Figure, totals: Sums, interim: Interim) -> Estimates:
     assert figure.x is not None
     y, x = totals.moments(figure.y), totals.moments(figure.x)
     both = totals.pair_moments(figure.y, figure.x)
     error = ratio.standard_error(interim.drawn, interim.pieces, y, x, both)
     squares, cubes = ratio.residual_cubes(y, x, both)
     steady = ratio.is_steady(interim.drawn, interim.pieces, x) & (x.squares > 0)
-    return _Estimates(y.sums / x.sums, error, squares, cubes, steady, _is_heavy(y, interim) | _is_heavy(x, interim))
+    return Estimates(y.sums / x.sums, error, squares, cubes, steady, is_heavy(y, interim) | is_heavy(x, interim))
 
 
-def _spread(figure: Figure, totals: Sums, interim: Interim) -> _Estimates:
+def _spread(figure: Figure, totals: Sums, interim: Interim) -> Estimates:
     import numpy as np
 
     y, z, x = figure.y, figure.z, figure.x
@@ -285,12 +286,13 @@ def _spread(figure: Figure, totals: Sums, interim: Interim) -> _Estimates:
         found = np.sqrt(found)
         error = error / (2 * found)
     steady = ratio.is_steady(interim.drawn, interim.pieces, n) & (found > 0) & (n.squares > 0)
-    return _Estimates(
-        found, error, powers.squares(), powers.cubes(), steady, _is_heavy(q, interim) | _is_heavy(n, interim)
+    return Estimates(
+        found, error, powers.squares(), powers.cubes(), steady, is_heavy(q, interim) | is_heavy(n, interim)
     )
 
 
-def _is_heavy(y: Moments, interim: Interim) -> np.ndarray:
+def is_heavy(y: Moments, interim: Interim) -> np.ndarray:
+    """True for groups in which few pieces have most of a measure's spread."""
     import numpy as np
 
     squares, _ = skewness.central(interim.drawn, y.sums, y.squares, y.cubes)

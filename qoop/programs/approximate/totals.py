@@ -110,6 +110,37 @@ class Totals:
         columns = ", ".join(f"coalesce({name}, 0)::DOUBLE AS {name}" for name in names)
         return dict(self._connection.execute(f"SELECT {columns} FROM totals ORDER BY rowid").fetchnumpy())
 
+    def others_by_group(self, rows: pa.Table, columns: Sequence[tuple[str, str]]) -> dict[str, np.ndarray] | None:
+        """The measures of other rows by the groups of these, 0 where they have none. None: some group is not here.
+
+        rows: keys and measures, with these names and types."""
+        casts = ", ".join(f"{name}::{type_} AS {name}" for name, type_ in columns)
+        on = " AND ".join(f"totals.{name} IS NOT DISTINCT FROM o.{name}" for name, _ in columns if name[0] == "k")
+        measures = [name for name, _ in columns if name[0] != "k"]
+        arrow_input.register(self._connection, "other", rows.rename_columns([name for name, _ in columns]))
+        try:
+            other, on = f"(SELECT {casts} FROM other) AS o", on or "true"
+            known = f"SELECT count(*) FROM {other} WHERE EXISTS (FROM totals WHERE {on})"
+            if self._connection.execute(known).fetchall() != [(len(rows),)]:
+                return None
+            listed = ", ".join(f"coalesce(o.{name}, 0)::DOUBLE AS {name}" for name in measures)
+            query = f"SELECT {listed} FROM totals LEFT JOIN {other} ON {on} ORDER BY totals.rowid"
+            return dict(self._connection.execute(query).fetchnumpy())
+        finally:
+            self._connection.unregister("other")
+
+    def scaled(self, scale: float, columns: Sequence[tuple[str, str]]) -> pa.Table:
+        """Keys and estimated measures of all groups, with these names and types. scale: all rows over those read."""
+        items = ", ".join(
+            f"{name}::{type_} AS {name}" if name[0] == "k" else f"({name}::DOUBLE * {scale!r})::{type_} AS {name}"
+            for name, type_ in columns
+        )
+        self._connection.execute("SET arrow_lossless_conversion = true")
+        try:
+            return arrow_output.table(self._connection, f"SELECT {items} FROM totals")
+        finally:
+            self._connection.execute("RESET arrow_lossless_conversion")
+
     def add_table(self, name: str, rows: pa.Table | None, columns: Sequence[tuple[str, str]]) -> None:
         """Create a table that the query around the sums reads. rows: None: it is empty."""
         casts = ", ".join(f"c{place}::{type_} AS {_quoted(one)}" for place, (one, type_) in enumerate(columns))

@@ -15,9 +15,9 @@ from qoop.query.statements.materialized import RefreshMode, ViewOptions
 if TYPE_CHECKING:
     from qoop.catalog.table import Table
 
-_FORMAT = "qoop-view-2"
-_BEFORE = "qoop-view-1"
-"""It had one tree without the name of its table: a refresh computes the parts again."""
+_FORMAT = "qoop-view-3"
+_BEFORE = ("qoop-view-2", "qoop-view-1")
+"""The first had one tree without the name of its table: a refresh computes the parts again. Neither had samples."""
 
 
 @value
@@ -58,6 +58,8 @@ class Edition:
     rows: int
     rows_read: int
     seconds: float
+    one_in: int = 1
+    error: float = 0.0
 
 
 def written(definition: Definition, edition: Edition, key: bytes) -> str:
@@ -66,7 +68,8 @@ def written(definition: Definition, edition: Edition, key: bytes) -> str:
     body = {
         "format": _FORMAT, "name": definition.name, "text": definition.text, "target_lag": options.target_lag,
         "refresh_mode": options.refresh_mode, "at": edition.at, "why_full": edition.why_full, "rows": edition.rows,
-        "rows_read": edition.rows_read, "seconds": edition.seconds,
+        "rows_read": edition.rows_read, "seconds": edition.seconds, "max_error": options.max_error,
+        "one_in": edition.one_in, "error": edition.error,
         "trees": {name: tree.leaves for name, tree in edition.trees.items()},
         "bases": {name: [base.version, dict(base.files)] for name, base in edition.bases.items()},
     }  # fmt: skip
@@ -83,12 +86,15 @@ def read(text: bytes, name: str, key: bytes) -> tuple[Definition, Edition] | Non
 
 def _read(body: Mapping[str, Any], name: str) -> tuple[Definition, Edition] | None:
     mode: RefreshMode = body["refresh_mode"]
-    if body["format"] not in (_FORMAT, _BEFORE) or body["name"] != name or mode not in get_args(RefreshMode):
+    if body["format"] not in (_FORMAT, *_BEFORE) or body["name"] != name or mode not in get_args(RefreshMode):
         return None
     bases = {one: Base(version, files) for one, (version, files) in body["bases"].items()}
     trees = {name: Tree(_leaves(leaves)) for name, leaves in body.get("trees", {}).items()}
-    made = Edition(body["at"], bases, trees, body["why_full"], body["rows"], body["rows_read"], body["seconds"])
-    return Definition(name, body["text"], ViewOptions(body["target_lag"], mode)), made
+    made = Edition(
+        body["at"], bases, trees, body["why_full"], body["rows"], body["rows_read"], body["seconds"],
+        body.get("one_in", 1), body.get("error", 0.0),
+    )  # fmt: skip
+    return Definition(name, body["text"], ViewOptions(body["target_lag"], mode, body.get("max_error", 0.0))), made
 
 
 def _leaves(leaves: Sequence[Sequence[Sequence[str]]]) -> tuple[Leaf, ...]:

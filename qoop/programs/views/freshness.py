@@ -51,7 +51,7 @@ class TablesCompared:
 @value
 class Allotted:
     """The share of a view. slots: the part of a thread's time; infinite: whatever it needs. one_in: its refreshes read
-    one in so many row groups of the new files; 1: all."""
+    this part of the row groups of new files, as one in a number; 1: all."""
 
     slots: float = math.inf
     one_in: int = 1

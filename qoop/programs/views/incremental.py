@@ -14,9 +14,11 @@ import duckdb
 from qoop.catalog.errors import QueryError
 from qoop.catalog.table import FilesSource
 from qoop.catalog.value import value
+from qoop.programs.approximate.eligibility import PIECES
 from qoop.programs.parts import Part, Parts
 from qoop.programs.views.delta import Delta, deltas_of, tables_of
 from qoop.programs.views.merging import Merging
+from qoop.programs.views.sampling import LeafSample, estimated, interim_of, why_never
 from qoop.programs.views.tree import Leaf, Tree, digest_of, nodes
 
 if TYPE_CHECKING:
@@ -66,6 +68,59 @@ class Incremental:
         return self._merging.final(
             [head.rows for head in heads], {name: (part.rows, part.columns) for name, part in exact.items()}
         )
+
+    def estimated(self, turn: Turn, one_in: int, max_error: float) -> tuple[pa.Table, float] | None:
+        """The rows of the query, and their error, of which one of `one_in` row groups of the leaves without a part is
+        read; None: exact ones are as cheap, or an interval is wider than `max_error`. See `sampling.py`."""
+        exact, left = self._apart(turn)
+        if not left:
+            return None
+        samples = [self._sample(turn, leaf, one_in) for leaf in left.values()]
+        known = [sample for sample in samples if sample is not None]
+        interim = interim_of(known) if len(known) == len(samples) else None
+        if interim is None:
+            return None
+        parts = [
+            self._sampled(turn, digest, sample, one_in)
+            for digest, sample in zip(left, known, strict=True)
+            if sample.chosen
+        ]
+        merged = self._merging.merged([part.rows for part in exact])
+        growth, types = self.delta.growth, self._merging.types
+        found = estimated(growth, interim, parts, merged, types, turn.planning.settings)
+        if found is None or found.error > max_error:
+            return None
+        return self._merging.final([merged, found.rows], {}), found.error
+
+    def why_never_sampled(self) -> str:
+        """See `sampling.why_never`."""
+        return why_never(self.delta.growth, self._merging.types)
+
+    def _apart(self, turn: Turn) -> tuple[list[Part], Mapping[str, Leaf]]:
+        """The exact parts that are there, and by digest the leaves that have none."""
+        heads, children, leaves = self._digests(turn)
+        turn.kept |= {*children, *leaves}
+        exact, left, below = list[Part](), dict[str, Leaf](), list(heads)
+        while below:
+            digest = below.pop()
+            known = turn.parts.get(digest)
+            if known is not None:
+                exact.append(known)
+            elif digest in children:
+                below += children[digest]
+            else:
+                left[digest] = leaves[digest]
+        return exact, left
+
+    def _sample(self, turn: Turn, leaf: Leaf, one_in: int) -> LeafSample | None:
+        return LeafSample.of(turn.planning.take_leaf(turn.tables[self.delta.fact], leaf), dict(leaf), one_in)
+
+    def _sampled(self, turn: Turn, leaf: str, sample: LeafSample, one_in: int) -> Part:
+        """The sums of a sample. leaf: the digest of its leaf."""
+        digest = digest_of("sample", str(one_in), self.delta.growth.round_sql, leaf)
+        turn.kept.add(digest)
+        known = turn.parts.get(digest)
+        return known or turn.parts.put(digest, turn.sample(self.delta, sample))
 
     def part(self, turn: Turn) -> Part:
         """The same as a part."""
@@ -219,6 +274,12 @@ class Turn:
     def versions(self, names: Iterable[str]) -> list[str]:
         """Texts that identify the rows of tables."""
         return [f"{name} {self.tables[name].version}" for name in names]
+
+    def sample(self, delta: Delta, sample: LeafSample) -> Part:
+        """The sums over the row groups of a sample."""
+        self.planning.take_pieces(sample.table(PIECES))
+        self.rows_read += sample.rows_read
+        return self.planning.part(sample.text(delta.growth.round_sql))
 
     def leaf(self, delta: Delta, leaf: Leaf, types: Columns) -> Part:
         """The partial groups of these files."""

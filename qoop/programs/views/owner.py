@@ -20,7 +20,7 @@ from qoop.adaptive.program import Begin, Stop
 from qoop.catalog.errors import TableChanged
 from qoop.catalog.value import value
 from qoop.programs.views.freshness import Freshness, Message, Refresh, RefreshEnded, TablesCompared, Wait
-from qoop.programs.views.sharing import RefreshCost, Standing, shares
+from qoop.programs.views.sharing import RefreshCost, ViewLoad, shares
 
 if TYPE_CHECKING:
     from qoop.adaptive.program_log import MessageLog
@@ -48,7 +48,7 @@ _LONGEST_REST = 2.0
 
 @value
 class Target:
-    """What a view is to keep. lag: seconds. max_error: of its columns, relative; 0: it is exact."""
+    """The goals of a view. lag: seconds. max_error: of its columns, relative; 0: it is exact."""
 
     lag: float
     max_error: float = 0.0
@@ -120,11 +120,11 @@ class _Program:
         elif requested > 1:
             self._errors[requested] = math.inf
 
-    def standing(self) -> Standing:
+    def load(self) -> ViewLoad:
         """The view as its share depends on it."""
         since, target = self.state.since, self.target
         lag = 0.0 if since is None else max(0.0, time.time() - since)
-        return Standing(
+        return ViewLoad(
             target.lag, lag, self.cost, self._rows_a_second, target.max_error, dict(self._errors), self._one_in
         )
 
@@ -199,8 +199,8 @@ class Owner:
             return
         self._shared = now
         self._slots += (self._capacity() - self._slots) * _NEW
-        standings = {name: program.standing() for name, program in self._programs.items()}
-        for name, share in shares(standings, self._slots, self._sharing).items():
+        loads = {name: program.load() for name, program in self._programs.items()}
+        for name, share in shares(loads, self._slots, self._sharing).items():
             if share != self._programs[name].state.share:
                 self._programs[name].send(share)
 
@@ -234,12 +234,14 @@ class Owner:
             compared.clear()
             failed = self._failure(name, one_in)
         seconds = time.monotonic() - begun
-        last = None if failed is not None else self._views.last(name)
-        if last is None:
+        sampled = False
+        if failed is not None:
             self._views.note_error(name, failed)
         else:
+            last = self._views.last(name)
             program.measure(last, one_in, seconds)
-        program.send(RefreshEnded(time.time(), seconds, last is None, last is not None and last.one_in > 1))
+            sampled = last.one_in > 1
+        program.send(RefreshEnded(time.time(), seconds, failed is not None, sampled))
         self._rest(seconds)
 
     def _failure(self, name: str, one_in: int) -> Exception | None:

@@ -99,6 +99,10 @@ class ViewPlanning:
         self._tables.adopt(made)
         return made
 
+    def take_pieces(self, pieces: Table) -> None:
+        """Have this table as `PIECES` from now on."""
+        self._tables.adopt(pieces)
+
     def close(self) -> None:
         """Release the tables."""
         if "small_leaves" in self.__dict__:

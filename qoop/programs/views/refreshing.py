@@ -17,15 +17,16 @@ if TYPE_CHECKING:
     from qoop.planner.sql.bind import Bound
     from qoop.programs.parts import Parts
     from qoop.programs.views.tree import Tree
+    from qoop.query.statements.materialized import ViewOptions
 
 
 class Refreshing:
     """Computes the editions of one view. Not thread-safe.
 
-    text: its query. full: it is always computed from all rows."""
+    text: its query. options: those of the view."""
 
-    def __init__(self, text: str, full: bool, session: ViewSession, parts: Parts) -> None:
-        self._text, self._full = text, full
+    def __init__(self, text: str, options: ViewOptions, session: ViewSession, parts: Parts) -> None:
+        self._text, self._full, self._max_error = text, options.refresh_mode == "full", options.max_error
         self._session = session
         self._parts = parts
         self._planning: ViewPlanning | None = None
@@ -48,34 +49,41 @@ class Refreshing:
         return self._way_over(*self._bind())
 
     def refreshed(
-        self, before: Edition | None, whole: bool = False, again: bool = False
+        self, before: Edition | None, whole: bool = False, again: bool = False, one_in: int = 1
     ) -> tuple[Result, Edition] | None:
         """The rows of the view and their record; None: `before` is of the present tables. whole: from all rows. again:
-        also if the tables have not changed.
+        also if the tables have not changed. one_in: that part of the row groups of new files is enough, if the errors
+        are those that the view permits.
 
         Raises QueryError, CatalogError, and the errors of jobs.
         """
         at, begun = time.time(), time.monotonic()
         bound, tables = self._bind()
         bases = {name: Base.of(table) for name, table in tables.items()}
-        if before is not None and not (whole or again) and before.bases == bases:
+        made_exact = before is not None and before.one_in > 1 and one_in == 1
+        if before is not None and not (whole or again or made_exact) and before.bases == bases:
             return None
         way = self._way_over(bound, tables)
         if whole:
             self._parts.keep_only(())
         assert self._planning is not None
         trees: Mapping[str, Tree] = {}
+        error = 0.0
         with in_use(tables.values()):
             if isinstance(way, str):
                 read, why_full, rows = sum(table.rows for table in tables.values()), way, self._planning.run(bound.text)
             else:
                 known = before.trees if before is not None and not whole else {}
                 turn = Turn(self._planning, self._parts, tables, known)
-                rows = Result(way.rows(turn), bound.columns, bound.settings)
+                found = way.estimated(turn, one_in, self._max_error) if one_in > 1 else None
+                computed, error = (way.rows(turn), 0.0) if found is None else found
+                one_in = 1 if found is None else one_in
+                rows = Result(computed, bound.columns, bound.settings)
                 self._parts.keep_only(turn.kept)
                 read, trees = turn.rows_read, turn.trees
                 why_full = "" if before is None else _remade(way, before, bases)
-        return rows, Edition(at, bases, trees, why_full, len(rows), read, time.monotonic() - begun)
+        one_in = one_in if trees else 1
+        return rows, Edition(at, bases, trees, why_full, len(rows), read, time.monotonic() - begun, one_in, error)
 
     def _bind(self) -> tuple[Bound, Mapping[str, Table]]:
         self._bound, tables = self._session.bind(self._text, self._bound)

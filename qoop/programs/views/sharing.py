@@ -22,7 +22,7 @@ SHARINGS: Mapping[str, Callable[[Sequence[Sharer], float], list[Allocation]]] = 
 """The ways to share: the least utility is largest; the sum of utilities; equal parts."""
 
 ONE_IN = (2, 4, 8, 16)
-"""The parts of new row groups that a refresh may read, as one in so many."""
+"""The parts of new row groups that a refresh may read, each as one in a number."""
 
 _AIM = 1 - 2 / COMPARISONS
 """The part of a goal between two refreshes: comparisons are a tenth of it apart, and a refresh waits for others."""
@@ -36,8 +36,10 @@ _FULL = 0.95
 
 @value
 class RefreshCost:
-    """What refreshes cost, by weighted least squares over those so far. count, rows, seconds: sums of weights, of rows
-    and of seconds; squares, products: of rows, and of rows and seconds."""
+    """The cost of refreshes, by weighted least squares over those so far.
+
+    count, rows, seconds: sums of weights, of rows and of seconds; squares, products: of rows, and of rows and seconds.
+    """
 
     count: float = 0.0
     rows: float = 0.0
@@ -75,7 +77,7 @@ class RefreshCost:
 
 
 @value
-class Standing:
+class ViewLoad:
     """A view with a goal. lag: seconds. cost: of its refreshes. rows_a_second: by which its tables grow.
 
     max_error: its option; 0: it is always exact. errors: by `ONE_IN`, of the editions that were estimated; infinite:
@@ -124,13 +126,13 @@ class Standing:
 _LITTLE = 1e-9
 
 
-def shares(views: Mapping[str, Standing], slots: float, sharing: str = "max-min") -> dict[str, Allotted]:
+def shares(views: Mapping[str, ViewLoad], slots: float, sharing: str = "max-min") -> dict[str, Allotted]:
     """The share of each view, by name. slots: the part of a thread's time that all may take. sharing: of `SHARINGS`.
 
     >>> cost = RefreshCost().after(0, 1.0)
-    >>> shares({"v": Standing(10.0, 0.0, cost, 0.0)}, 1.0)
+    >>> shares({"v": ViewLoad(10.0, 0.0, cost, 0.0)}, 1.0)
     {'v': Allotted(slots=inf, one_in=1)}
-    >>> shares({name: Standing(1.25, 0.0, cost, 0.0) for name in "vw"}, 1.0, "fair")
+    >>> shares({name: ViewLoad(1.25, 0.0, cost, 0.0) for name in "vw"}, 1.0, "fair")
     {'v': Allotted(slots=0.5, one_in=1), 'w': Allotted(slots=0.5, one_in=1)}
     """
     if sum(one.demand(1) for one in views.values()) <= _FULL * slots:

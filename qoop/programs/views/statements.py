@@ -19,10 +19,12 @@ _COLUMNS: Columns = (
     ("name", "VARCHAR"), ("as_of", "TIMESTAMP"), ("lag", "DOUBLE"), ("target_lag", "DOUBLE"),
     ("refresh_mode", "VARCHAR"), ("incremental", "BOOLEAN"), ("why_full", "VARCHAR"), ("rows", "BIGINT"),
     ("rows_read", "BIGINT"), ("seconds", "DOUBLE"), ("files", "BIGINT"), ("error", "VARCHAR"), ("overdue", "DOUBLE"),
+    ("max_error", "DOUBLE"), ("sampled", "BOOLEAN"), ("sampling_error", "DOUBLE"),
 )  # fmt: skip
 _TYPES = (
     pa.string(), pa.timestamp("us"), pa.float64(), pa.float64(), pa.string(), pa.bool_(), pa.string(), pa.int64(),
     pa.int64(), pa.float64(), pa.int64(), pa.string(), pa.float64(),
+    pa.float64(), pa.bool_(), pa.float64(),
 )  # fmt: skip
 
 

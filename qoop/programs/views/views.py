@@ -50,6 +50,8 @@ class ViewStatus:
     rows: of the view. rows_read, seconds: of the last refresh. files: that the edition is of, and pieces of tables.
     error: of the last refresh; empty: it succeeded. overdue: the part of the last 200 refreshes, in this session,
     that came after the goal.
+    max_error: its option. sampled: some new files were read in part, see `sampling.py`. sampling_error: the largest
+    half-width of an interval then, relative to its estimate; 0: the rows are exact.
     """
 
     name: str
@@ -65,6 +67,9 @@ class ViewStatus:
     files: int
     error: str
     overdue: float
+    max_error: float
+    sampled: bool
+    sampling_error: float
 
 
 class _View:
@@ -147,14 +152,14 @@ class MaterializedViews:
         edition."""
         for one in to_refresh(name.lower(), self._bases(), self._goals()):
             self._refresh_one(one, full)
-        return self._refresh_one(name, full)
+        return self._refresh_one(name, full, one_in)
 
-    def _refresh_one(self, name: str, full: bool) -> bool:
+    def _refresh_one(self, name: str, full: bool, one_in: int = 1) -> bool:
         view = self._views[name.lower()]
         with view.lock, self._exclusively(name):
             self._read_again(view)
             try:
-                found = view.refreshing.refreshed(view.edition, full)
+                found = view.refreshing.refreshed(view.edition, full, one_in=one_in)
                 if found is not None:
                     self._publish(view, *found, view.definition)
             except QoopError as error:
@@ -172,7 +177,7 @@ class MaterializedViews:
             before = view.definition.options
             changed = replace(view.definition, options=options_with(before, statement.changes))
             other_mode = changed.options.refresh_mode != before.refresh_mode
-            if other_mode:
+            if other_mode or changed.options.max_error != before.max_error:
                 refreshing = self._refreshing(changed)
                 self._check_mode(changed, refreshing)
                 view.refreshing.close()
@@ -225,11 +230,16 @@ class MaterializedViews:
     def targets(self) -> Mapping[str, Target]:
         """The goals of the views that have a lag goal, by name."""
         options = {view.definition.name: view.definition.options for view in self._all()}
-        return {name: Target(one.target_lag) for name, one in options.items() if isinstance(one.target_lag, float)}
+        return {
+            name: Target(one.target_lag, one.max_error)
+            for name, one in options.items()
+            if isinstance(one.target_lag, float)
+        }
 
     def last(self, name: str) -> Refreshment:
         """The last edition of a view."""
-        return Refreshment(self._views[name.lower()].edition.rows_read)
+        made = self._views[name.lower()].edition
+        return Refreshment(made.rows_read, made.one_in, made.error)
 
     def note_error(self, name: str, error: Exception) -> None:
         """Show an error in the status of a view, until a refresh succeeds."""
@@ -274,6 +284,12 @@ class MaterializedViews:
         through = [one for one in read if name.lower() in [one, *upstream(one, self._bases())]]
         if through:
             raise CatalogError(f"the materialized view {name} would read itself through {', '.join(sorted(through))}")
+        errors = {view.definition.name.lower(): view.definition.options.max_error for view in self._all()}
+        if inexact := sorted(one for one in read if errors.get(one)):
+            raise QueryError(
+                f"the materialized view {name} would be exact over {', '.join(inexact)}, which permits errors: "
+                "ALTER it to max_error = 0, or read the tables"
+            )
 
     def _all(self) -> list[_View]:
         with self._lock:
@@ -296,15 +312,22 @@ class MaterializedViews:
         return any(definition == view.definition for view in self._all())
 
     def _refreshing(self, definition: Definition) -> Refreshing:
-        full = definition.options.refresh_mode == "full"
-        return Refreshing(definition.text, full, self._session, self._parts(definition.name))
+        return Refreshing(definition.text, definition.options, self._session, self._parts(definition.name))
 
     def _check_mode(self, definition: Definition, refreshing: Refreshing) -> None:
-        """Raise QueryError for a view that must be incremental and cannot be."""
-        way = refreshing.way()
-        if isinstance(way, str) and definition.options.refresh_mode == "incremental":
+        """Raise QueryError for a view that must be incremental and cannot be, or may be sampled and cannot be."""
+        way, options, name = refreshing.way(), definition.options, definition.name
+        refused = ""
+        if isinstance(way, str) and options.refresh_mode == "incremental":
+            refused = f"the view {name} cannot be incremental: {way}"
+        elif options.max_error:
+            never = f"it is computed from all rows: {way}" if isinstance(way, str) else way.why_never_sampled()
+            readers = ", ".join(one for one, read in sorted(self._bases().items()) if name.lower() in read)
+            never = never or (f"{readers} reads it, and would be exact over estimates" if readers else "")
+            refused = f"the view {name} cannot have max_error: {never}" if never else ""
+        if refused:
             refreshing.close()
-            raise QueryError(f"the view {definition.name} cannot be incremental: {way}")
+            raise QueryError(refused)
 
     def _parts(self, name: str) -> Parts:
         return Parts(self._folder_of(name))
@@ -389,6 +412,7 @@ class MaterializedViews:
         return ViewStatus(
             view.definition.name, made.at, lag, goal, options.refresh_mode, not made.why_full,
             made.why_full, made.rows, made.rows_read, made.seconds, files, error, view.refreshes.overdue(),
+            options.max_error, made.one_in > 1, made.error,
         )  # fmt: skip
 
 

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -33,10 +34,12 @@ _SECONDS = {"s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h"
 @value
 class ViewOptions:
     """target_lag: seconds that the view may be behind its tables; None: it is refreshed by statements only;
-    downstream: before the views that read it."""
+    downstream: before the views that read it. max_error: of its columns, relative, while refreshes lack time; 0: it is
+    always exact."""
 
     target_lag: TargetLag = None
     refresh_mode: RefreshMode = "auto"
+    max_error: float = 0.0
 
 
 @value
@@ -131,7 +134,9 @@ def options_with(options: ViewOptions, changes: tuple[tuple[str, str], ...]) -> 
     """The options after these changes.
 
     >>> options_with(ViewOptions(), (("target_lag", "5 min"),))
-    ViewOptions(target_lag=300.0, refresh_mode='auto')
+    ViewOptions(target_lag=300.0, refresh_mode='auto', max_error=0.0)
+    >>> options_with(ViewOptions(), (("max_error", "5 %"),)).max_error
+    0.05
 
     Raises ConfigError for an unknown option, with the list of options, and for an invalid value.
     """
@@ -143,8 +148,12 @@ def options_with(options: ViewOptions, changes: tuple[tuple[str, str], ...]) -> 
             if text not in get_args(RefreshMode):
                 raise ConfigError(f"refresh_mode is {', '.join(get_args(RefreshMode))}, not {text!r}")
             options = replace(options, refresh_mode=text)  # type: ignore[arg-type]
+        elif name == "max_error":
+            options = replace(options, max_error=_part(text))
         else:
-            raise ConfigError(f"a materialized view has no option {name}; it has target_lag and refresh_mode")
+            raise ConfigError(
+                f"a materialized view has no option {name}; it has target_lag, refresh_mode and max_error"
+            )
     return options
 
 
@@ -171,8 +180,10 @@ def _options(words: Words) -> tuple[tuple[str, str], ...]:
     inner, found = Words(text[1:-1]), []
     while inner.next is not None:
         name, equals, setting = inner.take_name(), inner.take("="), inner.string()
+        if equals and setting is None and (number := inner.number()) is not None:
+            setting = str(number)
         if name is None or not equals or setting is None:
-            raise QueryError("options are written as (target_lag = '30 s', refresh_mode = 'auto')")
+            raise QueryError("options are written as (target_lag = '30 s', refresh_mode = 'auto', max_error = 0.05)")
         found.append((name.lower(), setting))
         if not inner.take(",") and inner.next is not None:
             raise QueryError(f"a comma stands between two options, not {inner.next.text}")
@@ -191,6 +202,22 @@ def _refuse() -> NoReturn:
         "query, REFRESH MATERIALIZED VIEW name [FULL], ALTER MATERIALIZED VIEW name SET (target_lag = '5 min'), "
         "DROP MATERIALIZED VIEW [IF EXISTS] name, or SHOW MATERIALIZED VIEWS"
     )
+
+
+def _part(text: str) -> float:
+    """A part from 0 to less than 1.
+
+    >>> _part("0.02"), _part("2.5%")
+    (0.02, 0.025)
+    """
+    number = text.strip().removesuffix("%")
+    try:
+        found = float(number) / (100 if number != text.strip() else 1)
+    except ValueError:
+        found = math.nan
+    if not 0 <= found < 1:
+        raise ConfigError(f"max_error is a part from 0 to less than 1, such as '5 %' or 0.05, not {text!r}")
+    return found
 
 
 def _seconds(text: str) -> float:

@@ -56,7 +56,7 @@
 
 {% macro qoop__options_of_view() %}
   {%- set options = [] -%}
-  {%- for name in ('target_lag', 'refresh_mode') if config.get(name) is not none -%}
+  {%- for name in ('target_lag', 'refresh_mode', 'max_error') if config.get(name) is not none -%}
     {%- do options.append(name ~ " = '" ~ (config.get(name) | replace("'", "''")) ~ "'") -%}
   {%- endfor -%}
   {{ "with (" ~ options | join(', ') ~ ")" if options }}
