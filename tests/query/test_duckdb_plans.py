@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -16,10 +17,11 @@ import duckdb
 import pyarrow as pa
 import pytest
 from pytest import LogCaptureFixture
-from waits import until
+from waits import PATIENCE, until
 
 import qoop
 from qoop.adaptive.replanning.greedy import BOTH_ERR
+from qoop.adaptive.replanning.replanner import Replanner
 from qoop.engine.history import Ended, Started, Switched
 from qoop.engine.kernel import Kernel
 from qoop.engine.task import TaskSpec
@@ -130,6 +132,30 @@ def all_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qoop.query.planning.SHORT_SECONDS", 0.0)
 
 
+def decide_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB's plan begins its work after a decision, which on a busy machine may take longer than the query."""
+    decided, run, apply = threading.Event(), Kernel.run, Replanner._apply
+
+    def waiting(kernel: Kernel, spec: TaskSpec, *arguments: Any, **named: Any) -> Any:
+        if spec.stage.whole:
+            assert decided.wait(PATIENCE)
+            decided.clear()
+        return run(kernel, spec, *arguments, **named)
+
+    def deciding(replanner: Replanner, *arguments: Any) -> Any:
+        commands = apply(replanner, *arguments)
+        decided.set()
+        return commands
+
+    monkeypatch.setattr(Kernel, "run", waiting)
+    monkeypatch.setattr(Replanner, "_apply", deciding)
+
+
+@pytest.fixture
+def decided_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    decide_first(monkeypatch)
+
+
 def expect(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """By statistics DuckDB's plan should take so long."""
     monkeypatch.setattr(Planning, "duckdb_seconds", lambda *_: seconds)
@@ -140,7 +166,7 @@ def plans(job: qoop.Job) -> list[bool]:
 
 
 def test_a_long_query_begins_with_it_and_goes_over_to_a_plan_that_ends_sooner(
-    session: qoop.Session, tmp_path: Path, all_long: None, monkeypatch: pytest.MonkeyPatch
+    session: qoop.Session, tmp_path: Path, all_long: None, decided_first: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expect(monkeypatch, 1000.0)
     job = session.submit(JOIN)
@@ -150,7 +176,7 @@ def test_a_long_query_begins_with_it_and_goes_over_to_a_plan_that_ends_sooner(
 
 
 def test_it_is_kept_where_nothing_ends_sooner(
-    session: qoop.Session, tmp_path: Path, all_long: None, monkeypatch: pytest.MonkeyPatch
+    session: qoop.Session, tmp_path: Path, all_long: None, decided_first: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expect(monkeypatch, 0.001)
     monkeypatch.setattr("qoop.adaptive.replanning.replanner.CHECK_AGAIN", 1e9)
@@ -160,7 +186,7 @@ def test_it_is_kept_where_nothing_ends_sooner(
 
 
 def test_no_others_are_made_where_the_first_are_far_behind(
-    session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch
+    session: qoop.Session, all_long: None, decided_first: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expect(monkeypatch, 0.001)
     monkeypatch.setattr("qoop.adaptive.replanning.replanner.CHECK_AGAIN", 1e9)
@@ -287,6 +313,18 @@ def test_what_was_measured_is_compared_with_estimates_at_the_pace_of_the_machine
     assert not planning._best(replace(own, basis="statistics"), found, share).root.whole, "both are estimates"
 
 
+@pytest.mark.parametrize(("runs", "part", "whole"), [(0, 0.6, False), (1, 0.6, True), (1, 0.4, False)])
+def test_a_plan_that_has_run_is_left_for_a_trial_only_where_that_should_take_half_of_its_time(
+    session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch, runs: int, part: float, whole: bool
+) -> None:
+    planning = session.planning
+    share, found = planning.usable, session.alternatives(JOIN).kept[1:]
+    least = min(one.finish.seconds(share) for one in found)
+    own = replace(planning._own(JOIN, 2).taking(least / part, "run"), runs=runs, estimated=None)
+    monkeypatch.setattr(type(planning), "_own_seconds", lambda _, own, share: own.seconds)
+    assert planning._best(own, found, share).root.whole == whole
+
+
 def test_half_of_what_duckdbs_plan_was_misjudged_by_is_believed_of_others(session: qoop.Session) -> None:
     plans = session.planning._duckdb_plans
     own = session.planning._own(JOIN, 2).taking(8.0, "run")
@@ -410,8 +448,10 @@ def known(session: qoop.Session) -> DuckDBPlan:
 def gone_over(session: qoop.Session, monkeypatch: pytest.MonkeyPatch) -> tuple[qoop.Job, float]:
     """The join, once it has left DuckDB's plan for stages, and when it did, in its seconds."""
     expect(monkeypatch, 1000.0)
-    job = session.submit(JOIN)
-    job.result()
+    with monkeypatch.context() as patched:
+        decide_first(patched)
+        job = session.submit(JOIN)
+        job.result()
     [went_over] = [one.at for one in job.history() if isinstance(one, Switched) and one.number == 2]
     return job, went_over
 
