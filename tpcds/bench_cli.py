@@ -25,6 +25,7 @@ from qoop.tpcds.bench import (
     real_sweeps,
     resized,
     resizes,
+    shapes,
 )
 from qoop.tpcds.bench.modes import MODES, STAGED, described
 from qoop.tpcds.bench.system_under_test import KINDS, Size
@@ -478,7 +479,8 @@ def _exchanges(commands: Commands) -> None:
 _GROUPS: Mapping[str, Sequence[Callable[[Commands], None]]] = {
     "on this machine, next to DuckDB": (
         _add_bombs, _add_shrink, _add_arrive, _add_continued, _add_lives, _add_interrupt, _add_resizes, _add_overhead,
-        _add_eta, spot.add_command, streams.add_command, tiles.add_command, views_commands.add_load_command,
+        _add_eta, shapes.add_command, spot.add_command, streams.add_command, tiles.add_command,
+        views_commands.add_load_command,
     ),
     "in virtual time": (
         _add_core, _add_sweeps, _queues, _exchanges, load_commands.add_command, growing_commands.add_command,
