@@ -148,7 +148,7 @@ class AttemptRunner:
         """The child processes, none of which is there before it is needed."""
         from qoop.engine.processes.pool import ProcessPool  # few sessions have texts that are not trusted
 
-        return ProcessPool()
+        return ProcessPool(lambda: self._memory_releaser.memory)
 
     def isolate(self) -> None:
         """Run all tasks that can in child processes from now on: the system ends these first where memory is short."""

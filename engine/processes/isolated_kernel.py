@@ -134,7 +134,7 @@ def _limited(spec: TaskSpec, check: Callable[[], object]) -> tuple[TaskSpec, Lim
     if spec.stage.opaque != ISOLATED:
         return spec, Limits(int(_BEYOND * memory) + _MARGIN, check)
     most = max(memory // 2, memory - _OF_PROCESS)
-    limits = Limits(most, check, _URGENT)
+    limits = Limits(most, check, _URGENT, gives_way=True)
     return replace(spec, resources=replace(spec.resources, memory=_COUNTED * most)), limits
 
 

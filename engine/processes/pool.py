@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from qoop.catalog.errors import OutOfMemory
 from qoop.engine.memory import Used, anonymous_memory
 from qoop.engine.processes.nursery import Nursery
 from qoop.engine.processes.process import ChildProcess
 
 _WARM = 2  # processes that wait
+_OF_PROCESS = 8 << 20  # bytes that a process without work has, besides those that it shares with its nursery
 
 
 class ProcessPool:
-    """Child processes, forked ahead once one was needed. Thread-safe."""
+    """Child processes, forked ahead once one was needed. Thread-safe.
 
-    def __init__(self) -> None:
+    memory: returns the bytes that they and this process may have together.
+    """
+
+    def __init__(self, memory: Callable[[], float] = lambda: math.inf) -> None:
+        self._memory = memory
         self._modules: tuple[str, ...] = ()
         self._lock = threading.Lock()
         self._nurseries: list[Nursery] = []  # the one that forks, and its standby
@@ -64,6 +71,21 @@ class ProcessPool:
                 process.kill()
             self.warm()
 
+    def _check_memory(self, process: ChildProcess) -> None:
+        """Raise OutOfMemory if all have too much, and the call of this process has the most. What is planned for each
+        call may be less than they take, and more than is there: binding has no plan, and this process grows."""
+        busy = list(self._busy)
+        if any(other.size > process.size for other in busy):
+            return
+        shared = sum(nursery.memory() for nursery in self._nurseries[:1])
+        calls = sum(other.size for other in busy) + _OF_PROCESS * (len(busy) + len(self._idle))
+        total, most = anonymous_memory() + shared + calls, self._memory()
+        if total > most:
+            raise OutOfMemory(
+                f"the query has {process.size / 1e6:,.0f} MB, the most of all that run: together they have "
+                f"{total / 1e6:,.0f} MB of {most / 1e6:,.0f}"
+            )
+
     def close(self) -> None:
         """End all processes. Calls that run raise ExecutionError."""
         with self._lock:
@@ -96,7 +118,7 @@ class ProcessPool:
         return self._child(self._nurseries[-1])
 
     def _child(self, nursery: Nursery) -> ChildProcess:
-        process = ChildProcess(*nursery.fork())
+        process = ChildProcess(*nursery.fork(), self._check_memory)
         if len(self._nurseries) == 1:
             with contextlib.suppress(OSError):  # as above
                 self._nurseries.append(nursery.standby())

@@ -32,21 +32,30 @@ _SLACK = 32 << 20  # bytes beyond the limit at which the process is killed: its 
 
 class Limits(NamedTuple):
     """The limits of a call. memory: bytes on top of what the idle process has. check: called some 50 times a second;
-    raises what ends the call. urgent: seconds of the processor, after which the process goes behind all that are."""
+    raises what ends the call. urgent: seconds of the processor, after which the process goes behind all that are.
+    gives_way: the call fails if all processes have too much memory together and this call has the most."""
 
     memory: int
     check: Callable[[], object] = lambda: None
     urgent: float = math.inf
+    gives_way: bool = False
 
 
 class ChildProcess:
     """One child process. Only `interrupt` may be called from another thread than the rest.
 
-    id: of the process; 0 until its first call. known: what its caller has sent it before, and it still has.
+    id: of the process; 0 until its first call. known: what its caller has sent it before, and it still has. size: bytes
+    that its call has taken, as last read. check_all: raises OutOfMemory for a call that has to give way.
     """
 
-    def __init__(self, connection: socket.socket, ending: socket.socket) -> None:
-        self._socket, self._ending = connection, ending
+    def __init__(
+        self,
+        connection: socket.socket,
+        ending: socket.socket,
+        check_all: Callable[[ChildProcess], None] = lambda process: None,
+    ) -> None:
+        self._socket, self._ending, self._check_all = connection, ending, check_all
+        self.size = 0
         self.id = 0  # until the first frame
         self._handle: int | None = None
         self._lock = threading.Lock()  # of the handle: a closed number may become another file's
@@ -183,8 +192,11 @@ class ChildProcess:
 
     def _check(self, limits: Limits) -> None:
         limits.check()
-        if anonymous_memory(self.id) > self._base + limits.memory + _SLACK:
+        self.size = max(0, anonymous_memory(self.id) - self._base)
+        if self.size > limits.memory + _SLACK:
             raise OutOfMemory(f"the query needs more than {limits.memory / 1e6:,.0f} MB")
+        if limits.gives_way:
+            self._check_all(self)
         if self._urgent and self.cpu_seconds() - self._seconds_before > limits.urgent:
             self._urgent = False
             self._yield_to_others()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import signal
 import sys
@@ -15,6 +16,7 @@ import pytest
 from waits import PATIENCE, until
 
 from qoop.catalog.errors import Cancelled, ExecutionError, OutOfMemory, ProcessEnded, QueryError
+from qoop.engine.memory import anonymous_memory
 from qoop.engine.processes.child import Reply
 from qoop.engine.processes.pool import ProcessPool
 from qoop.engine.processes.process import Limits
@@ -50,6 +52,12 @@ def sleeps(reply: Reply) -> None:
 
 def dies(reply: Reply) -> None:
     os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def holds(reply: Reply, size: int) -> None:
+    held = bytearray(size)
+    time.sleep(120)
+    del held
 
 
 def niceness(reply: Reply, most: float) -> list[int]:
@@ -200,6 +208,39 @@ def test_a_process_over_its_limit_is_killed_where_allocations_do_not_fail(
     monkeypatch.setattr("qoop.engine.processes.process.anonymous_memory", lambda process: next(sizes) if process else 0)
     with pool.process() as process, pytest.raises(OutOfMemory, match="needs more than 268 MB"):
         process.call(sleeps, [], ROOMY)
+
+
+def test_where_all_have_too_much_the_largest_call_gives_way() -> None:
+    small, large = 20 << 20, 150 << 20
+    most = math.inf
+    pool = ProcessPool(lambda: most)
+    pool.preload(__name__)
+    ended, outcomes = threading.Event(), dict[int, Exception | None]()
+
+    def check() -> None:
+        if ended.is_set():
+            raise Cancelled("enough")
+
+    def hold(size: int) -> None:
+        with pool.process() as process:
+            try:
+                process.call(holds, [size], Limits(ROOMY.memory, check, gives_way=True))
+            except (OutOfMemory, Cancelled) as error:
+                outcomes[size] = error
+
+    threads = [threading.Thread(target=hold, args=(size,)) for size in (small, large)]
+    for thread in threads:
+        thread.start()
+    until(lambda: sorted(one.size // small for one in list(pool._busy)) == [1, large // small])
+    most = anonymous_memory() + large  # less than there is
+    until(lambda: large in outcomes)
+    assert str(outcomes[large]).startswith("the query has 15"), outcomes
+    most = anonymous_memory() + 2 * large  # there is room now
+    ended.set()
+    for thread in threads:
+        thread.join()
+    assert isinstance(outcomes[small], Cancelled)
+    pool.close()
 
 
 def test_the_system_takes_children_first_where_memory_is_short(pool: ProcessPool) -> None:

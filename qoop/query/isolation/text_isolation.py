@@ -172,7 +172,7 @@ class TextIsolation:
                 self._note_not_quick(key)
         caller = _caller.get()
         with self._slow.turn(caller.tenant, caller.check), self._pool.process() as process:
-            return call(process, Limits(self._memory, caller.check, urgent=0.0))
+            return call(process, Limits(self._memory, caller.check, urgent=0.0, gives_way=True))
 
     def _quickly(self, call: Callable[[ChildProcess, Limits], Any]) -> Any:
         """The result, within the limits of the quick lane. Raises _NotQuick, OutOfMemory, …"""
