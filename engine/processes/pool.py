@@ -13,6 +13,7 @@ from qoop.engine.processes.nursery import Nursery
 from qoop.engine.processes.process import ChildProcess
 
 _WARM = 2  # processes that wait
+_SMALL = 32 << 20  # bytes up to which a call does not give way: little would come free
 _OF_PROCESS = 8 << 20  # bytes that a process without work has, besides those that it shares with its nursery
 
 
@@ -75,7 +76,7 @@ class ProcessPool:
         """Raise OutOfMemory if all have too much, and the call of this process has the most. What is planned for each
         call may be less than they take, and more than is there: binding has no plan, and this process grows."""
         busy = list(self._busy)
-        if any(other.size > process.size for other in busy):
+        if process.size < _SMALL or any(other.size > process.size for other in busy):
             return
         shared = sum(nursery.memory() for nursery in self._nurseries[:1])
         calls = sum(other.size for other in busy) + _OF_PROCESS * (len(busy) + len(self._idle))

@@ -49,7 +49,7 @@ def sales(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def session(sales: Path) -> Iterator[qoop.Session]:
-    with qoop.connect(slots=2, memory="500MB", locked=True) as session:
+    with qoop.connect(slots=2, memory="1GB", locked=True) as session:  # of which the process of the tests has a part
         session.register("sales", sales)
         session.register("here", pa.table({"x": list(range(10))}))
         session.sql(f"CREATE VIEW cheap AS {VIEW}")
@@ -251,7 +251,7 @@ def test_a_text_whose_process_is_killed_while_it_is_bound_has_one_more(session: 
     if kills == 1:
         until(lambda: working(session) - killed)
         assert not errors, "another process binds it"
-    given_up.set()
+        given_up.set()
     thread.join()
     assert isinstance(errors[0], qoop.Cancelled if kills == 1 else ProcessEnded)
     assert session.sql("SELECT len(range(3)) AS n").fetchall() == [(3,)]
