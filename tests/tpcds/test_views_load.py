@@ -44,7 +44,7 @@ def test_a_run_goes_on_from_its_results(
     monkeypatch.setattr(load, "costs", lambda options: [0.05] * options.views)
     assert main(words) == 0
     printed = capsys.readouterr().out
-    assert printed.count("2 incremental, 0 wrong") == 2 and "turns" in printed and "goals of" in printed
+    assert printed.count("2 incremental, 0 wrong") == 3 and "turns" in printed and "goals of" in printed
     monkeypatch.setattr(load, "play", None)
     assert main(words) == 0 and capsys.readouterr().out == printed
     assert not list((tmp_path / "days").glob("qoop-days-*"))
