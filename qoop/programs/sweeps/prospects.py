@@ -55,7 +55,8 @@ def prospect(scores: Sequence[float], level: float, ahead: int) -> Prospect | No
     number = len(known)
     curves = _bank(_rounded(number + ahead))
     late = 10.0 ** (np.arange(number) / number) * (_SHARPNESS / 2)
-    misfit = ((curves[:, :number] - known.astype("float32")) / _NOISE) ** 2 @ late
+    # einsum: products of matrices would take threads of BLAS, which wait for one another while the slots are busy
+    misfit = np.einsum("ij,j->i", ((curves[:, :number] - known.astype("float32")) / _NOISE) ** 2, late)
     least = misfit.min()
     coarse = max(1.0, least / late.sum())  # the variance of scores that no curve of the bank is close to
     weights = np.exp((least - misfit) / coarse)
@@ -63,7 +64,7 @@ def prospect(scores: Sequence[float], level: float, ahead: int) -> Prospect | No
     weights = weights[likely] / weights[likely].sum()
     later = curves[likely, number : number + ahead]
     distance = np.clip(_NORMAL * (level - later) / (_NOISE * coarse**0.5), -60.0, 60.0)
-    chances = weights @ (1.0 / (1.0 + np.exp(distance)))
+    chances = np.einsum("i,ij->j", weights, 1.0 / (1.0 + np.exp(distance)))
     chances = np.maximum.accumulate(chances)
     first = np.diff(chances, prepend=0.0)
     return Prospect(float(chances[-1]), float(first @ np.arange(1, ahead + 1)))
