@@ -73,7 +73,9 @@ class ControlGroup:
     def memory_in_use(self) -> float:
         """Bytes that the kernel cannot take back."""
         folder = self._folders["memory"]
-        return (FirstVersionGroup(folder, folder) if self.first_version else Group(folder)).memory_used() or 0.0
+        read = Path.read_text
+        group = FirstVersionGroup(folder, read, folder) if self.first_version else Group(folder, read)
+        return group.memory_used() or 0.0
 
     def file_pages(self) -> int:
         """Bytes of files that the kernel keeps in memory for its processes."""

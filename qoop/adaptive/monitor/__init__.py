@@ -4,6 +4,7 @@
 
     machine.py     reads what the kernel reports
     cgroup.py      limits of control groups
+    held_files.py  reads files of the kernel again without opening them
     available.py   what this process may use
     reading.py     the state of the machine at one moment, as values
     judging.py     the size that a session should have

@@ -9,7 +9,7 @@ tightest of them holds.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from math import inf
 from pathlib import Path
@@ -25,9 +25,10 @@ _NO_LIMIT = 1 << 60
 
 @value
 class Group:
-    """A control group of version 2. folder: of its files."""
+    """A control group of version 2. folder: of its files. read: the text of one; may raise OSError."""
 
     folder: Path
+    read: Callable[[Path], str]
 
     def cpus(self) -> float:
         """The CPUs that it may use at a time; inf: no limit."""
@@ -57,7 +58,7 @@ class Group:
 
     def waiting(self) -> float | None:
         """Percent of the last ten seconds in which a process of the group waited for memory; None: not reported."""
-        return waiting_percent(self.folder / "memory.pressure")
+        return waiting_percent(self.folder / "memory.pressure", self.read)
 
     def notices(self) -> tuple[tuple[Path, bytes], ...]:
         """The files by which the kernel reports that memory is short, each with what has to be written to it first."""
@@ -68,7 +69,7 @@ class Group:
         return max(0, int(used) - cached) if used.isdigit() else None
 
     def _text(self, name: str) -> str:
-        return _text(self.folder / name)
+        return _text(self.folder / name, self.read)
 
     def _counts(self, name: str) -> dict[str, int]:
         words = (line.split() for line in self._text(name).splitlines())
@@ -96,7 +97,7 @@ class FirstVersionGroup(Group):
         return inf
 
     def cpu_seconds(self) -> float | None:
-        nanoseconds = _text(self.accounting / "cpuacct.usage")
+        nanoseconds = _text(self.accounting / "cpuacct.usage", self.read)
         return int(nanoseconds) / 1e9 if nanoseconds.isdigit() else None
 
     def memory_used(self) -> float | None:
@@ -115,12 +116,15 @@ _STALL = b"some 200000 2000000"
 """200 ms of waiting for memory within 2 s. Without privileges, windows are multiples of 2 s."""
 
 
-def groups(root: Path = ROOT, membership: Path = MEMBERSHIP) -> tuple[Group, ...]:
+def groups(
+    root: Path = ROOT, membership: Path = MEMBERSHIP, read: Callable[[Path], str] = Path.read_text
+) -> tuple[Group, ...]:
     """The groups that this process is in, of each hierarchy the innermost first; none where there are none.
 
-    In a container the group's own path may not be there, only the root that it is shown.
+    read: see `Group`. In a container the group's own path may not be there, only the root that it is shown.
     """
-    return tuple(chain.from_iterable(_hierarchy(root, line) for line in _text(membership).splitlines()))
+    lines = _text(membership, Path.read_text).splitlines()
+    return tuple(chain.from_iterable(_hierarchy(root, line, read) for line in lines))
 
 
 def is_limited() -> bool:
@@ -140,30 +144,30 @@ def usable_cpus() -> frozenset[int]:
     return frozenset(range(os.cpu_count() or 1))
 
 
-def waiting_percent(pressure: Path) -> float | None:
+def waiting_percent(pressure: Path, read: Callable[[Path], str]) -> float | None:
     """Percent of the last ten seconds in which some process waited, of a file of pressure; None: it cannot be read.
 
     Source: "PSI - Pressure Stall Information" in the documentation of Linux.
     """
-    some = _text(pressure).partition("\n")[0]
+    some = _text(pressure, read).partition("\n")[0]
     reported = dict(word.split("=", 1) for word in some.split() if "=" in word)
     return float(reported["avg10"]) if "avg10" in reported else None
 
 
-def _hierarchy(root: Path, line: str) -> Iterator[Group]:
+def _hierarchy(root: Path, line: str, read: Callable[[Path], str]) -> Iterator[Group]:
     """The groups of a line of ``/proc/self/cgroup``, as in ``4:cpu,cpuacct:/path`` or ``0::/path``."""
     number, _, rest = line.partition(":")
     controllers, _, path = rest.partition(":")
     if number == "0" and not controllers:
         mounted = root if (root / "cgroup.controllers").exists() else root / "unified"
-        yield from (Group(folder) for folder in _upwards(mounted, path) if folder.is_dir())
+        yield from (Group(folder, read) for folder in _upwards(mounted, path) if folder.is_dir())
         return
     for controller in {"cpu", "memory"} & set(controllers.split(",")):
         mounted = _mounted(root, controllers, controller)
         accounting = mounted if (mounted / "cpuacct.usage").exists() else root / "cpuacct"
         for folder in _upwards(mounted, path):
             if folder.is_dir():
-                yield FirstVersionGroup(folder, accounting / folder.relative_to(mounted))
+                yield FirstVersionGroup(folder, read, accounting / folder.relative_to(mounted))
 
 
 def _mounted(root: Path, controllers: str, controller: str) -> Path:
@@ -177,9 +181,9 @@ def _upwards(mounted: Path, path: str) -> Iterator[Path]:
         yield mounted.joinpath(*parts[:length])
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, read: Callable[[Path], str]) -> str:
     try:
-        return path.read_text().strip()
+        return read(path).strip()
     except OSError:  # no such controller here, or the group is gone
         return ""
 

@@ -47,7 +47,8 @@ class Judge:
     now: what the session is to use. scale: slots for each CPU; more than 1 if more were wanted than there are CPUs.
     less_after, more_after: seconds for which all readings must call for less, and for more.
     readings: those that still count, in order. slots_why, memory_why: of what is less than `full` why, as a clause.
-    throttle_why: the kernel has slowed this process down for as long as calls for less; why, and what ends it.
+    throttle_why: the kernel slows this process down, and has for as long as calls for less, or since the memory fell;
+    why, and what ends it.
     """
 
     full: Size
@@ -87,7 +88,7 @@ class Judge:
             now=now,
             slots_why=self._slots_why(now.slots, reading),
             memory_why=self._memory_why(now.memory, reading),
-            throttle_why=self._throttle_why(lately, reading),
+            throttle_why=self._throttle_why(lately, reading, falls=now.memory < self.now.memory),
             readings=_last(readings, max(self.less_after, self.more_after)) or readings,
         )
 
@@ -95,13 +96,13 @@ class Judge:
         """The change from this to a later reading, for which there is one; None: nothing changes."""
         slots = later.now.slots if later.now.slots != self.now.slots else None
         memory = later.now.memory if later.now.memory != self.now.memory else None
-        if later.throttle_why and not self.throttle_why:
-            return Change(slots, later.now.memory, later.throttle_why)
-        if slots is None and memory is None:
+        begins = bool(later.throttle_why and not self.throttle_why)
+        if slots is None and memory is None and not begins:
             return None
         why = [later.slots_why or "the cpus are free again"] if slots is not None else []
         why += [later.memory_why or "memory is free again"] if memory is not None else []
-        return Change(slots, memory, "; ".join(why))
+        why += [later.throttle_why] if begins else []
+        return Change(slots, later.now.memory if begins else memory, "; ".join(why))
 
     def _slots(self, lately: Sequence[Reading], longer: Sequence[Reading]) -> int:
         most = max((self._cpus(one, _KEPT) for one in lately), default=self.full.slots)
@@ -137,11 +138,13 @@ class Judge:
             return self.memory_why if memory < self.full.memory else ""
         return f"{in_words('memory', tightest(reading.memory))}: {size(memory)}"
 
-    def _throttle_why(self, lately: Sequence[Reading], last: Reading) -> str:
-        """The first sentence as long as it holds: what is in use changes all the time."""
-        if last.throttle is None or not all(one.throttle for one in lately):
+    def _throttle_why(self, lately: Sequence[Reading], last: Reading, falls: bool) -> str:
+        """The first sentence as long as it holds: what is in use changes all the time. falls: the memory does, so that
+        there may be no further reading: they are slowed down, too."""
+        if last.throttle is None:
             return ""
-        return self.throttle_why or (str(last.throttle) if lately else "")
+        lasts = bool(lately) and all(one.throttle for one in lately)
+        return self.throttle_why or (str(last.throttle) if falls or lasts else "")
 
 
 def _allowed(reading: Reading) -> float:

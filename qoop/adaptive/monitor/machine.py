@@ -14,6 +14,7 @@ from pathlib import Path
 
 from qoop.adaptive.monitor.alarm import Alarm
 from qoop.adaptive.monitor.cgroup import ROOT, groups, usable_cpus, waiting_percent
+from qoop.adaptive.monitor.held_files import HeldFiles
 from qoop.adaptive.monitor.reading import Pool, Reading, Throttle
 from qoop.catalog.value import value
 from qoop.engine.memory import Used
@@ -55,9 +56,10 @@ class Machine:
         children: Callable[[], Used] = Used,
     ) -> None:
         self._proc = proc
-        self._groups = groups(cgroups, proc / "self" / "cgroup")
+        self._read = HeldFiles().text
+        self._groups = groups(cgroups, proc / "self" / "cgroup", self._read)
         self._own_seconds = own_seconds
-        self._own_memory = own_memory or (lambda: own_bytes(proc))
+        self._own_memory = own_memory or (lambda: own_bytes(proc, self._read))
         self._children = children
         self._now = now
         self._before = self._clock(children())
@@ -82,7 +84,8 @@ class Machine:
 
     def _clock(self, children: Used) -> _Clock:
         seconds = tuple(group.cpu_seconds() if group.cpus() < inf else None for group in self._groups)
-        return _Clock(self._now(), self._own_seconds() + children.seconds, _busy(self._proc / "stat"), seconds)
+        busy = _busy(self._proc / "stat", self._read)
+        return _Clock(self._now(), self._own_seconds() + children.seconds, busy, seconds)
 
     def _cpus(self, before: _Clock, now: _Clock) -> tuple[Pool, ...]:
         passed, own = max(1e-3, now.at - before.at), now.own - before.own
@@ -94,7 +97,7 @@ class Machine:
         return tuple(pools)
 
     def _memory(self, children: Used) -> tuple[Pool, ...]:
-        reported, own = _meminfo(self._proc / "meminfo"), self._own_memory() + children.memory
+        reported, own = _meminfo(self._proc / "meminfo", self._read), self._own_memory() + children.memory
         pools = [Pool(reported["MemTotal"], max(0.0, reported["MemTotal"] - reported["MemAvailable"] - own))]
         for group in self._groups:
             limit, used = group.memory(), group.memory_used()
@@ -114,27 +117,27 @@ class Machine:
         reports includes other groups that are at their limits."""
         waiting = next((known for group in self._groups if (known := group.waiting()) is not None), None)
         if waiting is None and not any(group.memory() < inf for group in self._groups):
-            waiting = waiting_percent(self._proc / "pressure" / "memory")
+            waiting = waiting_percent(self._proc / "pressure" / "memory", self._read)
         return waiting is not None and waiting >= _SHORT
 
 
-def _busy(stat: Path) -> float:
+def _busy(stat: Path, read: Callable[[Path], str] = Path.read_text) -> float:
     """Seconds that the CPUs of this process have worked, for whomever. Programs that give way to all others (nice)
     take nothing from this one, unless it does so, too."""
     kinds = [_USER, _SYSTEM, _IRQ, _SOFTIRQ, _STEAL, *([_NICE] if os.nice(0) > 0 else [])]
     ours = {f"cpu{number}" for number in usable_cpus()}
-    lines = (line.split() for line in stat.read_text().splitlines() if line.startswith("cpu"))
+    lines = (line.split() for line in read(stat).splitlines() if line.startswith("cpu"))
     ticks = sum(int(words[1 + kind]) for words in lines if words[0] in ours for kind in kinds)
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _meminfo(path: Path) -> dict[str, int]:
-    words = (line.split() for line in path.read_text().splitlines())
+def _meminfo(path: Path, read: Callable[[Path], str]) -> dict[str, int]:
+    words = (line.split() for line in read(path).splitlines())
     return {pair[0].rstrip(":"): int(pair[1]) * _KILO for pair in words if len(pair) > 1}
 
 
-def own_bytes(proc: Path) -> float:
+def own_bytes(proc: Path, read: Callable[[Path], str] = Path.read_text) -> float:
     """Bytes of memory that only this process uses, and that no file holds."""
-    lines = (proc / "self" / "status").read_text().splitlines()
+    lines = read(proc / "self" / "status").splitlines()
     reported = (int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
     return next(reported, 0) * _KILO

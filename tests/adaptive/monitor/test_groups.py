@@ -45,14 +45,17 @@ def files(tmp_path: Path) -> Files:
 def test_the_lower_of_max_and_high_limits_a_group(files: Files) -> None:
     files.group("a", memory_max="4000000000\n", memory_high="1000000000\n")
     files.group("b", memory_max="max\n", memory_high="max\n")
-    assert Group(files.root / "a").memory() == GB and Group(files.root / "b").memory() == inf
+    assert (
+        Group(files.root / "a", Path.read_text).memory() == GB
+        and Group(files.root / "b", Path.read_text).memory() == inf
+    )
 
 
 def test_pages_of_files_are_not_in_use(files: Files) -> None:
     """A table that was read three times lies in active pages: the kernel takes them back when memory is needed."""
     stat = "anon 100000000\nfile 700000000\nactive_file 400000000\ninactive_file 300000000\nslab_reclaimable 50000000\n"
     files.group("a", memory_current="900000000\n", memory_stat=stat)
-    assert Group(files.root / "a").memory_used() == 150_000_000
+    assert Group(files.root / "a", Path.read_text).memory_used() == 150_000_000
 
 
 def test_groups_of_version_1_limit_memory_and_cpus_each_in_its_hierarchy(files: Files) -> None:
@@ -108,7 +111,7 @@ def test_a_group_at_memory_high_is_slowed_down_also_if_it_is_around_this_one(fil
 
 def test_the_soft_limit_of_version_1_is_no_limit(files: Files) -> None:
     files.group("a", memory_soft_limit_in_bytes="1000\n", memory_limit_in_bytes="2000000000\n")
-    group = FirstVersionGroup(files.root / "a", files.root / "a")
+    group = FirstVersionGroup(files.root / "a", Path.read_text, files.root / "a")
     assert group.memory() == 2 * GB and group.memory_high() == inf
 
 
@@ -178,6 +181,23 @@ with qoop.connect() as session:
         time.sleep(0.01)
     print(int(before), int(session.available.memory), session.held_back, *job.history(), sep=chr(10))
     job.cancel()
+"""
+
+
+_SLOWED_DOWN = """
+import logging, sys
+import qoop
+from qoop.engine.memory import anonymous_memory
+logging.basicConfig(stream=sys.stdout, format="%(message)s")
+text = "SELECT count(n) AS n FROM (SELECT row_number() OVER (ORDER BY hash(i)) AS n FROM range(3000000) r(i))"
+with qoop.connect(slots=1, memory="1GB") as session:
+    before = anonymous_memory()
+    job = session.submit(text)
+    while not job.wait(0.005) and anonymous_memory() < before + 100_000_000:
+        pass
+    logging.getLogger("qoop.session").setLevel(logging.INFO)
+    print("running", flush=True)
+    print(job.result().fetchall(), flush=True)
 """
 
 
@@ -265,6 +285,22 @@ def test_a_session_at_memory_high_has_less_and_says_why(real_group: ControlGroup
         assert why.startswith("the control group allows 800 MB of memory")
         assert any("for tasks, since the control group allows 800 MB of memory" in record for record in history)
     assert process.returncode == 0 and real_group.kills() == 0
+
+
+def test_a_session_that_memory_high_slows_down_says_so_and_goes_on_once_it_may(real_group: ControlGroup) -> None:
+    """Its tasks end late: DuckDB needs pages until it sees that it is interrupted, and each costs up to 2 s."""
+    high = real_group.folders[0] / "memory.high"
+    if not high.exists():
+        pytest.skip("memory.high is of version 2")
+    with begun(real_group, _SLOWED_DOWN) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "running\n"
+        high.write_text(str(int(0.7 * real_group.memory_in_use())))
+        why = process.stdout.readline()
+        high.write_text("max")
+        *_, rows = process.stdout.readlines()
+    assert "the kernel slows this process down: its control group uses" in why and "raise memory.high" in why
+    assert rows == "[(3000000,)]\n" and process.returncode == 0 and real_group.kills() == 0
 
 
 def test_memory_high_below_the_memory_in_use_costs_a_session_of_processes_one_task(real_group: ControlGroup) -> None:

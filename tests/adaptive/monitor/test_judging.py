@@ -117,6 +117,15 @@ def test_a_session_that_stays_slowed_down_says_so_once_and_what_to_do() -> None:
     assert found[-2].throttle_why == changes[0][1].why and not found[-1].throttle_why
 
 
+def test_a_limit_that_falls_below_the_memory_in_use_is_said_with_what_to_do_at_once() -> None:
+    """Later readings may take minutes."""
+    group = Pool(GB, 0.0, group=True)
+    found = judges([*(reading(n) for n in range(5)), Reading(5, (Pool(4),), (group,), throttle=Throttle(GB, 1.2 * GB))])
+    change = found[-2].change_to(found[-1])
+    assert change is not None and change.memory == found[-1].now.memory < GB
+    assert change.why.startswith("the control group allows 1 GB of memory: 739 MB; the kernel slows this process down")
+
+
 def test_memory_that_others_take_is_given_up_and_taken_back_but_not_while_programs_wait_for_it() -> None:
     taken = [reading(n, taken=12 * GB) for n in range(5)]
     assert sizes(taken)[-1].memory == int(0.9 * 4 * GB)

@@ -13,6 +13,7 @@ import pytest
 
 from qoop.adaptive.monitor.available import available_memory, available_slots
 from qoop.adaptive.monitor.cgroup import groups
+from qoop.adaptive.monitor.held_files import HeldFiles
 from qoop.adaptive.monitor.machine import Machine, own_bytes
 from qoop.adaptive.monitor.reading import tightest
 
@@ -141,3 +142,25 @@ def test_memory_of_this_process_is_its_own() -> None:
 def _seconds_of(processes: list[subprocess.Popen[bytes]]) -> float:
     stats = (Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split() for process in processes)
     return sum(int(words[11]) + int(words[12]) for words in stats) / TICKS
+
+
+def test_a_held_file_is_read_as_it_is_now_and_one_that_is_gone_is_not_found(tmp_path: Path) -> None:
+    files, path = HeldFiles(), tmp_path / "memory.max"
+    with pytest.raises(FileNotFoundError):
+        files.text(path)
+    for text in ("max\n", "1000000\n", "x" * 70_000, "x" * 65_536, "12\n"):
+        path.write_text(text)
+        assert files.text(path) == text
+    assert len(opened_below(tmp_path)) == 1
+    del files
+    assert not opened_below(tmp_path)
+
+
+def opened_below(folder: Path) -> list[str]:
+    """The files that this process has open there."""
+    links = (os.readlink(f"/proc/self/fd/{file}") for file in os.listdir("/proc/self/fd") if exists(file))
+    return [link for link in links if link.startswith(str(folder))]
+
+
+def exists(file: str) -> bool:
+    return os.path.lexists(f"/proc/self/fd/{file}")
