@@ -3,9 +3,11 @@ survive."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
 LEAST_LIFE = 0.1
 """Seconds of a shorter life that plans are made for."""
 
+SHORTER = 0.7
+"""The part of the life that a plan was made for, below which another is made: the median of lives moves a little."""
+
 _LARGE_PART = 1 / 16
 """Answers that take more than this part of the memory for outputs that no job needs are not kept."""
 
@@ -42,11 +47,13 @@ _LARGE_PART = 1 / 16
 class StoredWork:
     """present: finds outputs in memory and in the folder of checkpoints. unfinished: true for a text of which a run has
     not ended there; None: there is no such folder on this machine. between_losses: seconds that queries run between two
-    losses of processes."""
+    losses of processes. expected_life: seconds that a process may live, for a text of which a run was killed; infinite:
+    none was."""
 
     present: Present = lambda _: ()
     unfinished: Callable[[str], bool] | None = None
     between_losses: float = BETWEEN_LOSSES
+    expected_life: Callable[[str], float] = lambda _: inf
 
 
 class EarlierWork:
@@ -60,6 +67,7 @@ class EarlierWork:
         self.stored = stored
         self.losses = OutputLosses(survive, between=stored.between_losses)
         self.life_is_shorter = True
+        self._lock, self._within = threading.Lock(), 0
         self._plans, self._reuse, self._cost = plans, reuse, cost
 
     @property
@@ -73,12 +81,27 @@ class EarlierWork:
 
         shorter: a plan of an earlier process was made for longer ones, so it goes on only if its tasks end in time.
         """
-        before, self.losses = self.losses, replace(self.losses, life=max(LEAST_LIFE, seconds))
-        self.life_is_shorter = shorter
+        with self._lock:
+            self._within += 1
+            self.losses = replace(self.losses, life=max(LEAST_LIFE, seconds))
+            self.life_is_shorter = shorter
         try:
             yield
         finally:
-            self.losses = before
+            with self._lock:
+                self._within -= 1
+                if not self._within:  # blocks of several threads are of one process, so of one life
+                    self.losses = replace(self.losses, life=None)
+
+    def expected_life(self, text: str) -> float:
+        """The seconds that this process may live, for a text that was killed with an earlier one; inf: not known."""
+        if self.losses.life is not None:
+            return self.losses.life
+        return self.stored.expected_life(text) if self.goes_on else inf
+
+    def is_shorter(self, text: str, life: float) -> bool:
+        """True if the stored plans of a text are for much longer lives than this."""
+        return life < SHORTER * self._plans.begun_for(text)
 
     def did_not_end(self, text: str) -> bool:
         """True if a run of the query was killed, or failed: it may be longer than its footers say."""
@@ -97,10 +120,11 @@ class EarlierWork:
         plans = self._plans.begun(text) if self.goes_on else ()
         return [Candidate(plan, "begun", grid.machine, self._cost) for plan in plans]
 
-    def note_begin(self, text: str, prepared: Prepared, plan: Plan) -> None:
-        """Store the plan of a run that begins, for runs that go on from its outputs."""
+    def note_begin(self, text: str, prepared: Prepared, plan: Plan, life: float = inf) -> None:
+        """Store the plan of a run that begins, for runs that go on from its outputs. life: seconds of a process that it
+        was made for."""
         if self.goes_on:
-            self._plans.add_begun(text, prepared, plan)
+            self._plans.add_begun(text, prepared, plan, life)
 
     def with_most_done(self, text: str, plan: Plan, share: Resources, grid: Grid) -> Plan:
         """The plan that should end first with the outputs that exist: this one, or that of an earlier run."""

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from functools import cached_property
-from math import log
+from math import inf, log
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,8 @@ class Entry:
     decisions: the steps of the search that lead to the plans. alternatives: the plans with the pool of the search.
     guessed: columns, by table, with statistics from footers alone. Statistics that are collected later improve the
         plans. duckdb_seconds: the estimate by statistics for DuckDB's own plan, in seconds of one thread, if known: a
-        process that starts again compares plans without loading the planner.
+        process that starts again compares plans without loading the planner. life: the least seconds of a process that
+        the plans were made for.
     """
 
     tables: Mapping[str, str]
@@ -69,6 +70,7 @@ class Entry:
     alternatives: Alternatives | None = field(default=None, compare=False, repr=False)
     guessed: Mapping[str, frozenset[str]] = field(default_factory=dict)
     duckdb_seconds: float | None = None
+    life: float = inf
 
     @cached_property
     def bytes(self) -> int:
@@ -178,7 +180,7 @@ class _Files:
             "format": FORMAT, "key": key, "tables": dict(entry.tables), "plans": list(map(plan_json.dump, entry.plans)),
             "decisions": list(map(plan_json.write, entry.decisions)),
             "guessed": {name: sorted(columns) for name, columns in entry.guessed.items()},
-            "duckdb_seconds": entry.duckdb_seconds,
+            "duckdb_seconds": entry.duckdb_seconds, "life": None if entry.life == inf else entry.life,
         }  # fmt: skip
         try:
             write_whole(self._path(key), sealed(data, user_key()))
@@ -213,8 +215,8 @@ def _entry(data: dict[str, Any]) -> Entry:
         for plan in plans:
             check_plan(plan)
     guessed = {str(name): frozenset(map(str, columns)) for name, columns in data["guessed"].items()}
-    seconds = data["duckdb_seconds"]
-    return Entry(tables, plans, decisions, guessed=guessed, duckdb_seconds=None if seconds is None else float(seconds))
+    seconds, life = data["duckdb_seconds"], inf if data["life"] is None else float(data["life"])
+    return Entry(tables, plans, decisions, None, guessed, None if seconds is None else float(seconds), life)
 
 
 class SessionPlans:
@@ -275,11 +277,17 @@ class SessionPlans:
         entry = self._find(self._key("begun", text))
         return None if entry is None else self._bound(text, entry)
 
-    def add_begun(self, text: str, prepared: Prepared, plan: Plan) -> None:
-        """A run of a text begins with a plan."""
+    def begun_for(self, text: str) -> float:
+        """The least seconds of a process that these plans were made for; infinite: they were not made for one."""
+        entry = self._find(self._key("begun", text))
+        return inf if entry is None else entry.life
+
+    def add_begun(self, text: str, prepared: Prepared, plan: Plan, life: float = inf) -> None:
+        """A run of a text begins with a plan. life: seconds of a process that it was made for."""
         key = self._key("begun", text)
         others = [one for one in self._begun(key) if one != plan]
-        self._add(text, key, prepared, self._entry(prepared, (plan, *others)[:_BEGUN]))
+        life = min(life, self.begun_for(text))
+        self._add(text, key, prepared, self._entry(prepared, (plan, *others)[:_BEGUN], life=life))
 
     def _begun(self, key: Key) -> tuple[Plan, ...]:
         entry = self._find(key)

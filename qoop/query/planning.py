@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING
 
 from qoop.adaptive.cluster.job_handle import JobHandle
@@ -33,6 +34,7 @@ from qoop.query.duckdb_plans import (
     seconds_of,
 )
 from qoop.query.job import Planned, Prepared
+from qoop.query.output_losses import GOES_ON_PART
 from qoop.query.plan_search import MUCH_LESS, PlanSearch
 from qoop.query.plan_store import PlanStore
 from qoop.query.statements.statement import query_text
@@ -102,7 +104,11 @@ class QueryPlanning(PlanSearch):
         own = None if staged else self._own(text, int(share.cpu))
         if own is None:
             return self._staged(text, at, share, begun)
-        if reuse and self._earlier.has_answer(own.plan):
+        life = self._earlier.expected_life(text) if reuse else inf
+        if self._takes_much_of(life, own, text, share):
+            with self.in_life(life, self._earlier.is_shorter(text, life)):
+                chosen = self._goes_on(text, share, begun) or self._in_short_tasks(text, share, begun)
+        elif reuse and self._earlier.has_answer(own.plan):
             chosen = self._by_own(own, text, share, begun)
         else:
             chosen = self._at_once(own, text, share, begun) or self._after_quick_search(own, text, share, begun)
@@ -120,6 +126,13 @@ class QueryPlanning(PlanSearch):
         most = min(slots, possible_slots(int(self.usable.cpu), self._config.slots))
         plan = whole_plan(bound, seconds, int(most), shareable=False)
         return Planned(bound, plan, tables, time.perf_counter() - begun, 0.0)
+
+    def _takes_much_of(self, life: float, own: DuckDBPlan, text: str, share: Resources) -> bool:
+        """True if a run of the query was killed, and DuckDB's plan takes so much of a life that it would be again."""
+        if not (life < inf and self._earlier.goes_on) or self._earlier.has_answer(own.plan):
+            return False
+        seconds = self._plans.duckdb_seconds(text, share) or own.seconds
+        return self._cost.on_threads(seconds, share.cpu) > GOES_ON_PART * life
 
     def _isolated(self, text: str, begun: float) -> Planned:
         """The plan of a text that child processes bind and run: DuckDB's, and no other."""
@@ -148,13 +161,14 @@ class QueryPlanning(PlanSearch):
         return Planned(prepared.bound, plan, prepared.tables, seconds, prepared.statistics_seconds, adaptive, share)
 
     def _goes_on(self, text: str, share: Resources, begun: float) -> Planned | None:
-        """The query by the plan of an earlier life that ends first with its outputs, without planning; None if it left
-        none, or a task that takes much of a life that has become shorter."""
+        """The query by the plan of an earlier life that ends first with its outputs, without planning; None if there is
+        none, or it has a task that takes much of a life, and was made for longer ones."""
         found, candidates = self._plans.begun_as(text), self._earlier.plans(text, self._grid(share))
         if found is None or not candidates:
             return None
         (bound, tables), (losses, best, done) = found, self._earlier.first_to_end(candidates, share)
-        if not done.parts or (self._earlier.life_is_shorter and not losses.ends(best, share, done)):
+        for_longer = self._earlier.life_is_shorter or (not done.parts and self._plans.begun_for(text) == inf)
+        if for_longer and not losses.ends(best, share, done):
             return None
         self._tables.pinned(tables)
         adaptive = self._adaptive_in_life(text, share, bound, tables)
@@ -168,7 +182,7 @@ class QueryPlanning(PlanSearch):
         grid = self._grid(share)
         candidates = [*cut_plans(prepared, share, grid, self._cost), *self._earlier.plans(text, grid)]
         _, best, _ = self._earlier.first_to_end(candidates, share)
-        self._earlier.note_begin(text, prepared, best.plan)
+        self._earlier.note_begin(text, prepared, best.plan, self._earlier.expected_life(text))
         adaptive = self._adaptive_in_life(text, share, prepared.bound, prepared.tables, prepared)
         spent = prepared.statistics_seconds
         seconds = time.perf_counter() - begun - spent

@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from io import FileIO
+from math import inf
 from pathlib import Path
 from typing import IO, Any
 
@@ -144,7 +145,8 @@ class RunLosses:
     """The record of how often queries are lost with their processes. Thread-safe.
 
     The file has lines with the seconds that queries ran to their end, and a line "lost" for each that was killed. Lines
-    "lived" have the seconds of processes that ended before their query. The last lines count, so a place may change. It
+    "lived" have the seconds of processes that ended before their query: of queries that no `run_until_done` runs, at
+    most these, to the start of the next process. The last lines count, so a place may change. It
     bears no seal: it decides how plans are cut and which outputs are worth writing, and never what an answer contains.
     A folder that cannot be written gets no lines.
     """
@@ -168,7 +170,7 @@ class RunLosses:
             self._append(f"{_LOST}\n")
 
     def add_life(self, seconds: float) -> None:
-        """A process that ran a query until done was killed or stopped after these seconds."""
+        """A process was killed, or stopped a query until done, after these seconds."""
         with self._lock, contextlib.suppress(OSError):
             make_folder(self._path.parent)
             self._append(f"{_LIVED}{seconds:.1f}\n")
@@ -264,6 +266,17 @@ class EarlierRuns:
             return self._losses.seconds_between(sum(1 for _ in self._unfinished(killed)))
         return self._losses.seconds_between(0)
 
+    def expected_life(self, text: str) -> float:
+        """The seconds that a process may live, if a run of the text was killed: the median of the last lives here. Each
+        began that long ago at most. Infinite: none was killed."""
+        digest = normal_text(text).digest
+        with contextlib.suppress(OSError):  # no run has begun
+            own = [name for name in self._names() if name.startswith(digest) and not name.endswith(_FAILED)]
+            ages = [_age(path) for path, _ in self._unfinished(own)]
+            lasted = sorted([*self._losses.lives(), *ages])
+            return lasted[len(lasted) // 2] if ages else inf
+        return inf
+
     def is_unfinished(self, text: str) -> bool:
         """True if a run of the text has not ended, whether it is under way or not, or is to survive its process."""
         digest = normal_text(text).digest
@@ -302,9 +315,11 @@ class EarlierRuns:
         for path, before in self._unfinished(own):
             found = "what the unfinished run left is not sealed with this key" if before is None else ""
             found = found or difference(before or now, now)
+            age = _age(path)
             path.unlink(missing_ok=True)
             if not path.name.endswith(_FAILED):
                 self._losses.add_lost()
+                self._losses.add_life(age)
         if len(names) > _MOST:
             self._trim(names)
         return found or self._edited(now, names)
@@ -360,6 +375,13 @@ def is_locked(file: IO[bytes]) -> bool:
         return True
     fcntl.flock(file, fcntl.LOCK_UN)
     return False
+
+
+def _age(path: Path) -> float:
+    """Seconds since a file was written; 0 if it is gone."""
+    with contextlib.suppress(OSError):
+        return max(0.0, time.time() - path.stat().st_mtime)
+    return 0.0
 
 
 def _query(body: Mapping[str, Any]) -> QueryFacts:

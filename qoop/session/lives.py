@@ -32,12 +32,11 @@ from qoop.catalog.value import value
 from qoop.engine.storage.manifest import checkpoint_name, manifests
 from qoop.engine.task import checkpoint_key
 from qoop.planner.plan import Plan
+from qoop.query.earlier_work import SHORTER
 from qoop.query.statements.normal_text import normal_text
 from qoop.session.earlier_runs import UNTIL_DONE, EarlierRuns, RunLosses, is_locked
 
 _FORMAT = "qoop-until-done"
-_SHORTER = 0.7
-"""The part of the life that a plan was made for, below which another is made: the median of lives moves a little."""
 
 
 @value
@@ -101,7 +100,7 @@ class RunLives:
 
     def is_shorter(self, life: float) -> bool:
         """True if the plan was made for much longer lives than this. From now on it is one for these."""
-        shorter = life < _SHORTER * self.record.planned
+        shorter = life < SHORTER * self.record.planned
         if shorter:
             with contextlib.suppress(OSError):  # the next life makes a plan again
                 self._write(replace(self.record, planned=life))

@@ -148,7 +148,8 @@ def stored_work(backend: LastingBackend, earlier_runs: EarlierRuns | None) -> St
     present = partial(_present_outputs, backend)
     if earlier_runs is None:
         return StoredWork(present)
-    return StoredWork(present, earlier_runs.is_unfinished, earlier_runs.seconds_between_losses())
+    between = earlier_runs.seconds_between_losses()
+    return StoredWork(present, earlier_runs.is_unfinished, between, earlier_runs.expected_life)
 
 
 def _present_outputs(backend: LastingBackend, keys: Sequence[CheckpointKey]) -> Sequence[Committed]:

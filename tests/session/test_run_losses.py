@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
+from math import inf
 from pathlib import Path
 
 import duckdb
@@ -12,7 +15,7 @@ import pytest
 import qoop
 from qoop.adaptive.replanning.worthwhile import Worthwhile
 from qoop.query.output_losses import BETWEEN_LOSSES, SURVIVING, OutputLosses
-from qoop.session.earlier_runs import RunLosses
+from qoop.session.earlier_runs import EarlierRuns, RunLosses
 
 QUERY = "SELECT a % 7 AS k, count(*) AS n, sum(b) AS s FROM t GROUP BY k ORDER BY k"
 KILLED = """
@@ -46,6 +49,29 @@ def quiet_for(kept: Path, seconds: float) -> None:
 def between(kept: Path) -> float:
     with qoop.connect(slots=2, memory="1GB", checkpoints=kept) as session:
         return session.planning.between_losses
+
+
+def killed(data: Path, kept: Path, text: str = QUERY) -> None:
+    subprocess.run([sys.executable, "-c", KILLED, str(data), str(kept), text], check=False)
+
+
+def test_a_killed_run_says_how_long_a_process_may_live(data: Path, kept: Path) -> None:
+    """At most since its start; the median of the last that were killed. A run that ends leaves nothing to expect."""
+    begun = time.time()
+    runs = EarlierRuns(kept, None)
+    assert runs.expected_life(QUERY) == inf
+    killed(data, kept)
+    assert 0.0 < runs.expected_life(QUERY) < time.time() - begun
+    assert runs.expected_life("SELECT 1") == inf
+    [record] = (kept / "runs").glob("*.json")
+    os.utime(record, (begun - 500.0, begun - 500.0))
+    assert 500.0 < runs.expected_life(QUERY) < 600.0
+    killed(data, kept)
+    assert len(RunLosses(kept).lives()) == 1 and RunLosses(kept).lives()[0] > 500.0
+    with qoop.connect(slots=2, memory="1GB", checkpoints=kept) as session:
+        session.register_folder(data)
+        assert len(session.submit(QUERY, resume=True).result()) == 7
+    assert runs.expected_life(QUERY) == inf
 
 
 def written(data: Path, kept: Path, **options: str) -> int:

@@ -17,8 +17,11 @@ import qoop
 from qoop.__main__ import main
 from qoop.planner.finish import Done
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
+from qoop.planner.planner import Planning
 from qoop.planner.search.candidate import Candidate
+from qoop.query.job import Planned
 from qoop.query.output_losses import OutputLosses
+from qoop.session.earlier_runs import EarlierRuns
 from qoop.session.lives import RunLives
 
 RANKED = """
@@ -70,6 +73,35 @@ def test_a_short_life_has_short_tasks_and_the_next_one_goes_on_with_them(
     with qoop.connect(data, slots=2, memory="1GB", checkpoints=place, staged=True) as session:
         life = session.run_until_done(RANKED, say=said.append, notices="none")
     assert life.result is not None and life.result.fetchall() == expected(data)
+
+
+def test_a_query_that_was_killed_goes_on_in_tasks_that_fit_a_life(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that no `run_until_done` runs. A process that starts again with such a plan plans nothing."""
+    monkeypatch.setattr(Planning, "duckdb_seconds", lambda *_: 1000.0)
+    monkeypatch.setattr("qoop.query.planning.SHORT_SECONDS", 0.0)
+    monkeypatch.setattr(EarlierRuns, "expected_life", lambda *_: life)
+
+    def planned() -> Planned:
+        with qoop.connect(data, slots=1, memory="500MB", staged=False, checkpoints=tmp_path) as session:
+            return session.planning.plan(RANKED)
+
+    life = inf
+    usual = planned()
+    life = 0.4
+    short = planned()
+    assert tasks(short.plan) > tasks(usual.plan) and short.last_resort is not None and short.adaptive is None
+    monkeypatch.setattr("qoop.query.plan_search.PlanSearch.prepare", None)  # to plan again would fail
+    life = 0.3
+    assert planned().plan == short.plan
+    with qoop.connect(data, slots=1, memory="500MB", staged=False, checkpoints=tmp_path) as session:
+        job = session.submit(RANKED, resume=True)
+        assert job.result().fetchall() == expected(data) and job.plans == (short.plan,)
+
+
+def tasks(plan: Plan) -> int:
+    return sum(stage.width for stage in plan.stages)
 
 
 def killed(data: Path, place: Path) -> float:
