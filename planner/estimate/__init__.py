@@ -3,6 +3,7 @@
 ::
 
     profile.py         the known facts about a relation's output
+    calendar.py        values of parts of dates
     selectivity.py     fractions of a column's rows
     predicates.py      the fraction of rows that a predicate keeps
     equijoin.py        the fraction of a cross product that an equality keeps

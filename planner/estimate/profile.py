@@ -11,6 +11,7 @@ from math import prod
 from qoop.catalog.statistics.stats import Scalar, to_scalar
 from qoop.catalog.value import value
 from qoop.planner.algebra.expr import Call, Column, Expr, Literal, columns_of
+from qoop.planner.estimate.calendar import calendar_values
 from qoop.planner.estimate.selectivity import UNKNOWN_DISTINCT, Spread, sampled
 
 MOST_ROWS = 1e15  # keeps products of estimates finite
@@ -107,6 +108,8 @@ def _computed(call: Call, profile: Profile) -> Spread:
         return guess(profile.rows)
     inputs = [profile.columns[column.name] for column in columns]
     distinct = combinations(profile, columns)
+    if len(call.args) == 1 and isinstance(call.args[0], Column):
+        distinct = min(distinct, calendar_values(call, inputs[0]) or distinct)
     origins = {spread.origin for spread in inputs}
     rows = max(profile.rows, distinct)
     return Spread(

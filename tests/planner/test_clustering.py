@@ -144,3 +144,23 @@ def test_no_order_is_known_above_operators_that_mix_rows(lines: Lines, query: st
 def test_a_key_of_a_random_function_has_no_runs(lines: Lines) -> None:
     aggregate = lines.relation("SELECT k, count(*) FROM (SELECT random() AS k FROM lines) GROUP BY k")
     assert lines.estimated(aggregate, ROWS, ROWS) == pytest.approx(ROWS / TASKS)
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["year(d)", "extract(year FROM d)", "date_part('month', d)", "quarter(d)", "date_trunc('month', d)",
+     "dayofweek(d)", "hour(moment)", "date_trunc('day', moment)"],
+)  # fmt: skip
+def test_parts_of_dates_have_few_values(tmp_path: Path, part: str) -> None:
+    rows = """SELECT DATE '1992-03-05' + (hash(i) % 2000)::INTEGER AS d,
+        TIMESTAMP '1992-03-05' + INTERVAL 1 SECOND * (hash(i) % 40000000) AS moment FROM range(20000) r(i)"""
+    duckdb.sql(f"COPY ({rows}) TO '{tmp_path / 'days.parquet'}'")
+    with Catalog(tmp_path / "cache") as catalog:
+        table = catalog.register("days", tmp_path / "days.parquet")
+        binder = Binder()
+        binder.add_table("days", "v1", table.columns)
+        bound = binder.bind(f"SELECT {part} AS part, count(*) FROM days GROUP BY part")
+        relation = apply_rules(build(bound, binder.describe))
+        estimated = Cardinality({"days": catalog.known_stats("days", ("d", "moment"))}).rows(relation)
+    [(seen,)] = duckdb.sql(f"SELECT count(DISTINCT {part}) FROM ({rows})").fetchall()
+    assert seen > 1 and estimated == pytest.approx(seen, rel=0.35)
