@@ -112,6 +112,7 @@ def view_lags(view: LagHistory, opened: float) -> Json:
         "error": view.error,
         "refreshes": [[_number(one.at - opened), _number(one.lag)] for one in view.refreshes],
         "since": None if view.behind_since is None else _number(view.behind_since - opened),
+        "sampling_error": view.sampling_error,
     }
 
 

@@ -24,7 +24,7 @@ class Freshened:
 @value
 class LagHistory:
     """A view for a chart. behind_since: the time of the oldest change that is in no edition; None: there was none when
-    the tables were compared last."""
+    the tables were compared last. sampling_error: of the edition, see `ViewStatus`."""
 
     name: str
     goal: float | None
@@ -32,6 +32,7 @@ class LagHistory:
     error: str
     refreshes: Sequence[Freshened]
     behind_since: float | None
+    sampling_error: float = 0.0
 
 
 class Refreshes:

@@ -222,7 +222,7 @@ class MaterializedViews:
         return [
             LagHistory(
                 name, effective_goal(name.lower(), bases, goals), not view.edition.why_full, view.error,
-                view.refreshes.all(), view.since,
+                view.refreshes.all(), view.since, view.edition.error,
             )
             for name, view in sorted((view.definition.name, view) for view in self._all())
         ]  # fmt: skip

@@ -237,17 +237,20 @@ def test_html_from_the_server_is_shown_as_text(browser: Chromium, page: FakePage
 def test_the_lag_of_a_view_rises_to_its_refreshes(browser: Chromium, page: FakePage) -> None:
     bad = "<b>late</b>"
     page.overview["views"] = [
-        {"name": bad, "goal": 5, "incremental": True, "error": "", "refreshes": [[6, 4], [12, 6]], "since": 14.0},
-        {"name": "by_hand", "goal": None, "incremental": False, "error": "no file", "refreshes": [], "since": None},
-    ]
+        {"name": bad, "goal": 5, "incremental": True, "error": "", "refreshes": [[6, 4], [12, 6]], "since": 14.0,
+         "sampling_error": 0.0312},
+        {"name": "by_hand", "goal": None, "incremental": False, "error": "no file", "refreshes": [], "since": None,
+         "sampling_error": 0.0},
+    ]  # fmt: skip
     with browser.open(page.address) as tab:
         tab.wait(LIVE)
         text = "[...document.querySelectorAll('.session figcaption')].map((one) => one.textContent).slice(-2)"
         captions = tab.run(text)
-        assert captions[0].startswith(f"{bad}: 6.0 s behind, goal 5.0 s")
-        assert captions[1] == "by_hand: 0 ms behind, no goal, computed from all rows. no file"
+        assert captions[0].startswith(f"{bad}: 6.0 s behind, 6.0 s at most, goal 5.0 s, estimated within 3.1 %")
+        assert captions[1] == "by_hand: up to date, no goal, computed from all rows. no file"
         drawn = tab.run("[...document.querySelectorAll('.session .step')].at(-2).getAttribute('d')")
         assert drawn.count("L") == 3 and "NaN" not in drawn
+        assert not drawn.rpartition("L")[2].count("V"), "a view that is behind now has not fallen"
         assert tab.run("document.querySelectorAll('.session .goal').length") == 1
         quiet(tab, page)
 

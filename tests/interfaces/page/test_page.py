@@ -236,7 +236,15 @@ def test_the_lags_of_views_are_in_the_overview(world: World, tmp_path: Path) -> 
     query = "SELECT k, sum(v) AS s FROM landed GROUP BY k"
     world.session.sql(f"CREATE MATERIALIZED VIEW lagging WITH (target_lag = '1 hour') AS {query}")
     assert world.json("overview")["views"] == [
-        {"name": "lagging", "goal": 3600.0, "incremental": True, "error": "", "refreshes": [], "since": None}
+        {
+            "name": "lagging",
+            "goal": 3600.0,
+            "incremental": True,
+            "error": "",
+            "refreshes": [],
+            "since": None,
+            "sampling_error": 0.0,
+        }
     ]
     write("b.parquet")
     os.utime(tmp_path / "b.parquet", (time() - 40, time() - 40))

@@ -41,7 +41,8 @@ export class SessionPanel {
 
   fillViews(views, now) {
     this.views.hidden = !views.length;
-    refill(this.views, h("h2", {}, "Materialized views: lag over time"), views.map((view) => lagChart(view, now)));
+    const from = Math.min(0, ...views.flatMap((view) => lagRises(view, now).map(([since]) => since)));
+    refill(this.views, h("h2", {}, "Materialized views: lag over time"), views.map((view) => lagChart(view, from, now)));
   }
 
   fillTenants(tenants) {
@@ -91,26 +92,35 @@ function machineCard(machine) {
 const WIDE = 560;
 const HIGH = 64;
 
-/** The lag of a view as a line that rises with time and falls at each refresh, and its goal. */
-function lagChart(view, now) {
+/** For each refresh of a view, and for now if it is behind: the time of the oldest change, and that of the refresh. */
+function lagRises(view, now) {
   const rises = view.refreshes.map(([at, lag]) => [at - lag, at]);
-  if (view.since !== null) rises.push([view.since, Math.max(now, view.since)]);
-  const from = rises.length ? Math.min(...rises.map(([since]) => since)) : 0;
+  return view.since === null ? rises : [...rises, [view.since, Math.max(now, view.since)]];
+}
+
+/** The lag of a view as a line that rises with time and falls at each refresh, and its goal. All views have one axis of time, from `from` on. */
+function lagChart(view, from, now) {
+  const rises = lagRises(view, now);
   const to = Math.max(now, from + 1);
   const lag = view.since === null ? 0 : Math.max(0, now - view.since);
-  const most = Math.max(view.goal ?? 0, ...rises.map(([since, at]) => at - since), 1e-9);
+  const longest = Math.max(0, ...rises.map(([since, at]) => at - since));
+  const most = Math.max(view.goal ?? 0, longest, 1e-9);
   const x = (at) => (WIDE * (at - from)) / (to - from);
   const y = (value) => HIGH - 2 - ((HIGH - 6) * value) / most;
   let path = `M${x(from)},${y(0)}`;
   let last = from; // the time of the refresh before
   for (const [since, at] of rises) {
     const start = Math.max(since, last);
-    path += `H${x(start)}V${y(start - since)}L${x(at)},${y(at - since)}V${y(0)}`;
+    path += `H${x(start)}V${y(start - since)}L${x(at)},${y(at - since)}`;
+    if (at < to || view.since === null) path += `V${y(0)}`; // a view that is behind now stays so
     last = at;
   }
   if (view.since === null) path += `H${x(to)}`;
   const goal = view.goal === null ? "no goal" : `goal ${words.seconds(view.goal)}`;
-  const text = `${view.name}: ${words.seconds(lag)} behind, ${goal}${view.incremental ? "" : ", computed from all rows"}`;
+  const age = lag > 0 ? `${words.seconds(lag)} behind` : "up to date";
+  const estimated = view.sampling_error > 0 ? `, estimated within ${(100 * view.sampling_error).toFixed(1)} %` : "";
+  const worst = longest > 0 ? `, ${words.seconds(longest)} at most` : "";
+  const text = `${view.name}: ${age}${worst}, ${goal}${view.incremental ? "" : ", computed from all rows"}${estimated}`;
   return h(
     "figure",
     { class: "steps" },
@@ -118,6 +128,7 @@ function lagChart(view, now) {
     s(
       "svg",
       { viewBox: `0 0 ${WIDE} ${HIGH}`, preserveAspectRatio: "none", role: "img", "aria-label": `Lag of ${view.name} over time, ${rises.length} refreshes, ${text}` },
+      s("path", { class: "ground", d: `${path}V${y(0)}H${x(from)}Z` }),
       s("path", { class: "axis", d: `M${x(from)},${y(0)}H${x(to)}` }),
       view.goal === null ? null : s("path", { class: "goal", d: `M${x(from)},${y(view.goal)}H${x(to)}` }),
       s("path", { class: "step", d: path }),
