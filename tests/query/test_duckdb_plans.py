@@ -562,6 +562,7 @@ def test_a_query_that_went_over_before_its_task_began_disturbs_no_other(
     expect(monkeypatch, 1000.0)
     for module in ("extra_slots", "extra_grants"):
         monkeypatch.setattr(f"qoop.adaptive.cluster.granting.{module}.most_extra", lambda capacity: 0)
+    monkeypatch.setattr("qoop.adaptive.cluster.granting.extra_slots._MORE_SHORT", 0)
     session.resize(slots=1)
     others = [session.submit(f"{FOREVER} AND i > {number}") for number in range(3)]
     job = session.submit(JOIN)
