@@ -16,7 +16,8 @@ ended                any                                     none: the message c
 ===================  ======================================  ====================================================
 
 A refresh begins as late as the goal permits: then it takes over more changes at once. Before the goal it leaves one
-and a half times the seconds of the last refresh, and the time between two comparisons. Where views lack time, each has
+and a half times the seconds of the last refresh and of those that have to end before, and the time between two
+comparisons. Where views lack time, each has
 a share of it (`sharing.py`): refreshes then begin no sooner after each other than the share pays for.
 """
 
@@ -42,10 +43,11 @@ SAFETY = 1.5
 @value
 class TablesCompared:
     """The tables were compared with the edition. at: the present time. since: the time of the oldest change; None:
-    there is none."""
+    there is none. ahead: seconds of the refreshes of other views whose goals end sooner."""
 
     at: float
     since: float | None
+    ahead: float = 0.0
 
 
 @value
@@ -120,8 +122,8 @@ class Freshness:
                 return replace(self, share=message), ()
             case "waiting", TablesCompared(at, None):
                 return self._unchanged(at)
-            case "waiting", TablesCompared(at, float(since)):
-                return self._changed(at, since)
+            case "waiting", TablesCompared(at, float(since), ahead):
+                return self._changed(at, since, ahead)
             case "refreshing", RefreshEnded(at, seconds, failed, sampled):
                 wait = self.goal if failed else self.goal / COMPARISONS
                 seconds = max(self.seconds, seconds) if failed else seconds
@@ -135,10 +137,10 @@ class Freshness:
             return replace(self, state="refreshing", since=None), (Refresh(),)
         return replace(self, since=None), (Wait(at + self.goal / COMPARISONS),)
 
-    def _changed(self, at: float, since: float) -> tuple[Freshness, tuple[Order, ...]]:
+    def _changed(self, at: float, since: float, ahead: float) -> tuple[Freshness, tuple[Order, ...]]:
         """A file may have a time in the future, and clocks are set back: no change is newer than its comparison."""
         since = min(since, at, at if self.since is None else self.since)
-        late = since + self.goal * (1 - 1 / COMPARISONS) - SAFETY * self.seconds
+        late = since + self.goal * (1 - 1 / COMPARISONS) - SAFETY * (self.seconds + ahead)
         due = max(late, self._paid(at))
         if at >= due:
             return replace(self, state="refreshing", since=since), (Refresh(self.share.one_in),)

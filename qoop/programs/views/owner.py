@@ -20,7 +20,7 @@ from qoop.adaptive.program import Begin, Stop
 from qoop.catalog.errors import TableChanged
 from qoop.catalog.value import value
 from qoop.programs.views.freshness import Freshness, Message, Refresh, RefreshEnded, TablesCompared, Wait
-from qoop.programs.views.sharing import RefreshCost, ViewLoad, shares
+from qoop.programs.views.sharing import RefreshCost, ViewLoad, ahead, shares
 
 if TYPE_CHECKING:
     from qoop.adaptive.program_log import MessageLog
@@ -30,8 +30,9 @@ _IDLE = 60.0
 _EARLY = 0.05
 """The part of its goal by which a view is compared early, to take part in a round."""
 
-_ROUND_SECONDS = 1.0
-"""A round that lasts longer ends: the views that are left compare the tables again."""
+_ROUND_SECONDS, _ROUND_PART = 1.0, 0.1
+"""A round that lasts longer, or longer than that part of the least goal, ends: another one begins with the view whose
+goal ends first, and compares the tables again."""
 
 _SHARE_SECONDS = 1.0
 """Seconds between two divisions of the thread's time."""
@@ -92,7 +93,7 @@ class _Program:
         self._rows_a_second = 0.0
         self._one_in = 1
         self._errors: dict[int, float] = {}
-        self._measured = boot_seconds()
+        self._measured = self._compared = boot_seconds()
         self._log = log
         self.send(Begin())
 
@@ -102,10 +103,17 @@ class _Program:
             self._log(self.state, message)
         self.state, orders = self.state.after(message)
         at = message.at if isinstance(message, TablesCompared | RefreshEnded) else 0.0
+        self._compared = boot_seconds() if at else self._compared
         waits = [order.until - at for order in orders if isinstance(order, Wait)]
         self.next = boot_seconds() + waits[0] if waits else self.next
         self.refresh = next((order for order in orders if isinstance(order, Refresh)), None)
         return self.refresh is not None
+
+    def due(self) -> tuple[float, float]:
+        """The time of day when a refresh has to end, and the seconds that it takes. A change may have come just after
+        the last comparison."""
+        since = time.time() - (boot_seconds() - self._compared) if self.state.since is None else self.state.since
+        return since + self.target.lag, self.state.seconds
 
     def measure(self, last: Refreshment, requested: int, seconds: float) -> None:
         """Learn from a refresh. requested: see `Refresh.one_in`."""
@@ -205,27 +213,30 @@ class Owner:
                 self._programs[name].send(share)
 
     def _round(self) -> None:
-        """Serve the views that are due, in order, and with them those that are due soon."""
-        programs = sorted(self._programs.items(), key=lambda item: item[1].next)
+        """Serve the views that are due, and with them those that are due soon, by the ends of their goals."""
         begun = boot_seconds()
-        if not programs or programs[0][1].next > begun:
+        if min((program.next for program in self._programs.values()), default=math.inf) > begun:
             return
+        limit = min(_ROUND_SECONDS, _ROUND_PART * min(program.target.lag for program in self._programs.values()))
         with self._views.comparing_once() as compared:
-            for name, program in programs:
-                if self._stopped or boot_seconds() > begun + _ROUND_SECONDS:
+            for name, seconds in ahead({name: program.due() for name, program in self._programs.items()}).items():
+                if self._stopped or boot_seconds() > begun + limit:
                     return
-                if program.next <= begun + _EARLY * program.state.goal:
-                    self._turn(name, program, compared)
+                program = self._programs[name]
+                if program.next <= begun + _EARLY * program.target.lag:
+                    self._turn(name, program, compared, seconds)
 
-    def _turn(self, name: str, program: _Program, compared: set[str]) -> None:
-        """Compare the tables of a view, and refresh it if that is due. Errors show in the status of the view."""
+    def _turn(self, name: str, program: _Program, compared: set[str], ahead_seconds: float) -> None:
+        """Compare the tables of a view, and refresh it if that is due. Errors show in the status of the view.
+
+        ahead_seconds: see `TablesCompared`."""
         begun = time.monotonic()
         try:
             since = self._views.behind(name)
         except Exception as error:
             self._views.note_error(name, error)
             since = time.time()
-        if not program.send(TablesCompared(time.time(), since)) or self._stopped:
+        if not program.send(TablesCompared(time.time(), since, ahead_seconds)) or self._stopped:
             return
         assert program.refresh is not None
         one_in = program.refresh.one_in

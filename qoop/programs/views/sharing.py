@@ -76,6 +76,23 @@ class RefreshCost:
         return (fixed, rate) if fixed >= 0 else (0.0, self.seconds / self.rows)
 
 
+def ahead(due: Mapping[str, tuple[float, float]]) -> dict[str, float]:
+    """For each view the seconds of the refreshes of others that have to end no later than its own, in order of time.
+
+    due: by name the time when a refresh has to end, and the seconds that it takes.
+
+    >>> ahead({"a": (9.0, 0.5), "b": (8.0, 0.2), "c": (9.0, 0.1)})
+    {'b': 0.0, 'a': 0.3, 'c': 0.7}
+    """
+    sums: dict[float, float] = {}
+    total = 0.0
+    order = sorted(due, key=lambda name: due[name][0])
+    for name in order:
+        total += due[name][1]
+        sums[due[name][0]] = total
+    return {name: round(sums[due[name][0]] - due[name][1], 9) for name in order}
+
+
 @value
 class ViewLoad:
     """A view with a goal. lag: seconds. cost: of its refreshes. rows_a_second: by which its tables grow.

@@ -1,0 +1,107 @@
+"""Many views on one thread, on a virtual clock: which of their refreshes end after the goal."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from contextlib import AbstractContextManager, nullcontext
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from qoop.programs.views import owner
+from qoop.programs.views.owner import Owner, Refreshment, Target
+
+GOALS = (1.0, 2.0, 4.0, 8.0)
+COMPARISON = 0.0004  # seconds
+
+
+class World:
+    """Views whose refreshes take some hundredths of a second, over tables that change twice within the least goal.
+
+    load: the part of the thread's time that refreshes at 0.8 of all goals take. lags: of refreshes, over their goals.
+    """
+
+    def __init__(self, views: int, load: float) -> None:
+        self.draw = Random(1)
+        self.seconds = {f"v{place:02}": self.draw.uniform(0.01, 0.02) for place in range(views)}
+        unit = sum(each / (0.8 * GOALS[place % 4]) for place, each in enumerate(self.seconds.values())) / load
+        self.goals = {name: unit * GOALS[place % 4] for place, name in enumerate(self.seconds)}
+        self.now = 1000.0
+        self.changes = [1000.0 + place * unit / 2 for place in range(1000)]
+        self.taken = dict.fromkeys(self.seconds, 1000.0)
+        self.ended: dict[str, list[float]] = {name: [] for name in self.seconds}
+        self.lags: list[float] = []
+
+    def time(self) -> float:
+        return self.now
+
+    monotonic = time
+
+    def targets(self) -> dict[str, Target]:
+        return {name: Target(goal) for name, goal in self.goals.items()}
+
+    def last(self, name: str) -> Refreshment:
+        return Refreshment(0)
+
+    def behind(self, name: str) -> float | None:
+        self.now += COMPARISON
+        oldest = self.changes[bisect_right(self.changes, self.taken[name])]
+        return oldest if oldest <= self.now else None
+
+    def refresh_view(self, name: str, full: bool = False, one_in: int = 1) -> bool:
+        oldest = self.behind(name)
+        assert oldest is not None
+        self.taken[name] = self.now
+        self.now += self.seconds[name] * self.draw.uniform(0.7, 1.3)
+        self.lags.append((self.now - oldest) / self.goals[name])
+        self.ended[name].append(self.now)
+        return True
+
+    def note_error(self, name: str, error: Exception) -> None:
+        raise AssertionError from error
+
+    def comparing_once(self) -> AbstractContextManager[set[str]]:
+        return nullcontext(set())
+
+    def play(self, seconds: float) -> None:
+        """Serve the views by the thread's own rounds for this time."""
+        served = Owner(self, lambda: None)
+        served._follow_goals()
+        while self.now < 1000.0 + seconds:
+            served._round()
+            served._share()
+            self.now = max(self.now, min(program.next for program in served._programs.values()))
+
+
+def played(monkeypatch: pytest.MonkeyPatch, load: float) -> World:
+    world = World(60, load)
+    monkeypatch.setattr(owner, "boot_seconds", world.time)
+    monkeypatch.setattr(owner, "time", world)
+    world.play(40.0)
+    return world
+
+
+def overdue_in_turns(load: float) -> float:
+    """The part of the refreshes that is overdue where views are refreshed one after the other."""
+    world = World(60, load)
+    while world.now < 1040.0:
+        for name in world.seconds:
+            if world.behind(name) is not None:
+                world.refresh_view(name)
+    return sum(lag > 1 for lag in world.lags) / len(world.lags)
+
+
+@pytest.mark.parametrize("load", [0.6, 0.9])
+def test_few_refreshes_are_overdue_while_the_thread_has_time(load: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = played(monkeypatch, load)
+    late = sum(lag > 1 for lag in world.lags) / len(world.lags)
+    assert late <= 0.02 and max(world.lags) < 1.5 and len(world.lags) > 800
+    assert load < 0.9 or late <= overdue_in_turns(load) / 3
+
+
+def test_of_too_many_refreshes_all_are_a_little_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = played(monkeypatch, 1.3)
+    assert max(world.lags) < 2.0
+    for name, ends in world.ended.items():
+        assert max(after - before for before, after in pairwise(ends)) < 3 * world.goals[name]
