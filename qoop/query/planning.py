@@ -132,8 +132,10 @@ class QueryPlanning(PlanSearch):
         return Planned(bound, plan, tables, time.perf_counter() - begun, 0.0)
 
     def _takes_much_of(self, life: float, own: DuckDBPlan, text: str, share: Resources) -> bool:
-        """True if a run of the query was killed, and DuckDB's plan takes so much of a life that it would be again."""
-        if not (life < inf and self._earlier.goes_on) or self._earlier.has_answer(own.plan):
+        """True if a run of the query was killed, another can use its outputs, and DuckDB's plan takes so much of a life
+        that it would be killed again."""
+        goes_on = self._earlier.goes_on and own.plan.root.shareable
+        if not (life < inf and goes_on) or self._earlier.has_answer(own.plan):
             return False
         seconds = self._plans.duckdb_seconds(text, share) or own.seconds
         return self._cost.on_threads(seconds, share.cpu) > GOES_ON_PART * life

@@ -83,15 +83,16 @@ def test_a_query_that_was_killed_goes_on_in_tasks_that_fit_a_life(
     monkeypatch.setattr("qoop.query.planning.SHORT_SECONDS", 0.0)
     monkeypatch.setattr(EarlierRuns, "expected_life", lambda *_: life)
 
-    def planned() -> Planned:
+    def planned(text: str = RANKED) -> Planned:
         with qoop.connect(data, slots=1, memory="500MB", staged=False, checkpoints=tmp_path) as session:
-            return session.planning.plan(RANKED)
+            return session.planning.plan(text)
 
     life = inf
     usual = planned()
     life = 0.4
     short = planned()
     assert tasks(short.plan) > tasks(usual.plan) and short.last_resort is not None and short.adaptive is None
+    assert planned("SELECT max(w + random()) FROM rows").adaptive is not None, "no other run can use its outputs"
     monkeypatch.setattr("qoop.query.plan_search.PlanSearch.prepare", None)  # to plan again would fail
     life = 0.3
     assert planned().plan == short.plan
