@@ -377,6 +377,8 @@ def joined_laterally(left: Relation, block: QueryBlock, columns: Sequence[Column
     """
     if block.distinct:
         raise Unsupported("DISTINCT in a correlated LATERAL")
+    if block.running is not None:
+        raise Unsupported("LATERAL with an aggregate over the rows up to a value of the left")
     known = frozenset(left.columns) | frozenset(block.relation.columns)
     if columns_of_all((*block.correlated, *block.exprs)) - known:
         raise Unsupported("LATERAL that reads columns of farther away")

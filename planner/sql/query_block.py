@@ -10,6 +10,7 @@ from sqlglot import exp
 from qoop.planner.algebra.expr import Column, Expr, Literal
 from qoop.planner.algebra.relation import Relation
 from qoop.planner.sql.convert import Env
+from qoop.planner.sql.running import Running
 from qoop.planner.sql.scope import Unsupported
 
 
@@ -22,6 +23,7 @@ class QueryBlock:
     single: the block has exactly one row (for each value of the correlated columns).
     grouped: it aggregates. of_nothing: what its columns are where no row is found, if that is not NULL.
     distinct: of its rows that are equal only one is meant, for each value of the correlated columns.
+    running: the aggregates are still to be computed, over the rows up to an outer value.
     """
 
     relation: Relation
@@ -32,6 +34,7 @@ class QueryBlock:
     grouped: bool = False
     of_nothing: Mapping[Column, Literal] = field(default_factory=dict)
     distinct: bool = False
+    running: Running | None = None
 
 
 def order_items(node: exp.Expression, width: int) -> list[exp.Ordered]:

@@ -24,6 +24,7 @@ from qoop.planner.sql.convert import Env
 from qoop.planner.sql.from_clause import NO_SOURCE, FromClause
 from qoop.planner.sql.parts import has_aggregate
 from qoop.planner.sql.query_block import QueryBlock, order_exprs, order_items, ordinal, resolved
+from qoop.planner.sql.running import Bound, Running, bound_of, check
 from qoop.planner.sql.scope import Cte, Scope, Unsupported
 from qoop.planner.sql.select_list import SelectItem, aliases, places, select_items
 from qoop.planner.sql.stars import expanded, has_columns
@@ -105,7 +106,8 @@ class SelectBlock:
         qualify_exprs = conjuncts(env.convert(qualify.this)) if qualify is not None else ()
         order = order_exprs(node, len(selects), places(selects), env)
         on = [resolved(item, places(selects), env) for item in self.distinct_on()]
-        if aggregated:
+        running = self.running(keys, env) if keys.bound is not None else None
+        if aggregated and running is None:
             self.aggregate(keys, env)
         self.relation = _attached(self.relation, env)
         after = keys.after
@@ -127,6 +129,7 @@ class SelectBlock:
             single=aggregated and keys.sets is None and having is None,
             grouped=aggregated,
             of_nothing=_of_nothing((env.aggregates or {}).values()),
+            running=running,
         )
         if block.grouped and self.correlated and having is not None:
             raise Unsupported("HAVING in a correlated subquery")
@@ -184,6 +187,10 @@ class SelectBlock:
             else:
                 keys.sets = grouping_sets(group, lambda item: self.key(item, selects, plain, keys))
         for predicate in self.correlated:
+            bound = bound_of(predicate, frozenset(self.relation.columns))
+            if bound is not None and keys.bound is None:
+                keys.bound = bound
+                continue
             inner, outer = self.builder.subqueries.sides(predicate, self.scope.outer)
             keys.correlated.append(equals(keys.add(inner, self.builder.names), outer))
         if keys.sets and len(keys.sets) > 1:
@@ -236,6 +243,18 @@ class SelectBlock:
                 sets = tuple(keys.sets)
         self.relation = Aggregate(self.relation, tuple(keys.columns.values()), swapped, sets)
         self.correlated = keys.correlated
+
+    def running(self, keys: GroupKeys, env: Env) -> Running:
+        """The aggregates of a correlated subquery over the rows up to an outer value; they are computed where it is
+        joined."""
+        if keys.sets is not None or env.attachments:
+            raise Unsupported("groups, or a subquery, in a subquery that is correlated by an inequality")
+        assert keys.bound is not None
+        inner, sides = frozenset(self.relation.columns), self.builder.subqueries.sides
+        pairs = tuple(sides(one, self.scope.outer) for one in self.correlated if bound_of(one, inner) is None)
+        found = Running(pairs, keys.bound, tuple((env.aggregates or {}).values()))
+        check(found)
+        return found
 
     def distinct(self, block: QueryBlock) -> QueryBlock:
         if block.correlated:
@@ -331,12 +350,14 @@ def _direction(key: SortKey) -> str:
 class GroupKeys:
     """GROUP BY while it is built: key expression -> its column, and the grouping sets.
 
-    correlated: what remains of correlated predicates, between key columns and outer ones.
+    correlated: what remains of correlated predicates, between key columns and outer ones. bound: the one of them that
+    is an inequality.
     """
 
     columns: dict[Expr, Column] = field(default_factory=dict)
     sets: list[tuple[Column, ...]] | None = None
     correlated: list[Expr] = field(default_factory=list)
+    bound: Bound | None = None
 
     def add(self, expr: Expr, names: Names) -> Column:
         if expr not in self.columns:

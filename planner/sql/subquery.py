@@ -28,6 +28,7 @@ from qoop.planner.algebra.expr import (
 )
 from qoop.planner.algebra.relation import Aggregate, Aggregation, Join, Project, Relation
 from qoop.planner.sql.convert import Env
+from qoop.planner.sql.running import with_running
 from qoop.planner.sql.scope import Unsupported, refuse
 
 if TYPE_CHECKING:
@@ -158,7 +159,10 @@ class SubqueryJoins:
 
     def _grouped(self, block: QueryBlock, env: Env) -> Expr:
         """The value of a correlated aggregate: of the group with the outer row's key, or of no rows at all."""
-        relation, on = block.relation, tuple(block.correlated)
+        relation, on, running = block.relation, tuple(block.correlated), block.running
+        if running is not None:
+            env.attachments.append(lambda left: with_running(left, relation, running, self.builder.names))
+            return block.exprs[0]
         env.attachments.append(lambda left: Join(left, relation, "left", on))
         filled = {
             column: Call("coalesce", (column, value), "coalesce({0}, {1})", column.type)
@@ -220,8 +224,10 @@ class SubqueryJoins:
         if not isinstance(node, exp.Query):
             raise Unsupported(f"{type(node).__name__} as a subquery")
         block = self.builder.query(node, env.scope, env.ctes)
-        inner = frozenset(block.relation.columns)
-        if columns_of_all(block.exprs) - inner:
+        own = frozenset(block.relation.columns)
+        if block.running is not None:
+            own = frozenset(one.column for one in block.running.aggregations)
+        if columns_of_all(block.exprs) - own:
             raise Unsupported("an outer column in a subquery's select list")
         return block
 
