@@ -54,7 +54,7 @@ def as_duckdb_reads(bound: Bound, describe: Describe) -> Relation | None:
     """The query's relation by rules that DuckDB has, too, for the cost of DuckDB's own plan. None for a query that
     cannot be decomposed."""
     try:
-        return apply_rules(build(bound, describe), DUCKDB_RULES)
+        return apply_rules(build(bound, describe, as_duckdb_reads=True), DUCKDB_RULES)
     except RecursionError:
         return None
 

@@ -34,7 +34,8 @@ _WORD = re.compile(r"\w+")
 _SORTS = frozenset(("over", "rollup", "cube", "grouping"))
 _READ = re.compile(r"(?:\bfrom\s+|\bjoin\s+|,\s*)(\w+)")
 _EQUALITY = r'[a-z_"][\w."]*\s*=\s*[a-z_"][\w."]*'
-_OR_BY_EQUALITY = re.compile(rf"{_EQUALITY}[\s)]*\bor\b|\bor\b[\s(]*{_EQUALITY}")
+_INEQUALITY = r"\b(?P<one>\w+)\.\w+\s*[<>]=?\s*(?!(?P=one)\b)\w+\.\w"
+_PAIRING = re.compile(rf"{_EQUALITY}[\s)]*\bor\b|\bor\b[\s(]*{_EQUALITY}|{_INEQUALITY}")
 
 
 @value
@@ -56,20 +57,22 @@ def seconds_from_footers(text: str, sizes: Mapping[str, TableSize]) -> float:
     return STARTING_SECONDS + VALUE_SECONDS * values * (SORTING if _SORTS & times.keys() else 1.0)
 
 
-def pairs_by_or(text: str, sizes: Mapping[str, TableSize]) -> float:
-    """Pairs of rows that DuckDB may try for a query whose text has two names equal, or something else: it looks
-    for partners by an equality that always holds, and else in all rows. 0 where the text has no such OR.
+def possible_pairs(text: str, sizes: Mapping[str, TableSize]) -> float:
+    """Pairs of rows that DuckDB may try for a query whose text has two names equal, or something else, or an inequality
+    of two tables: it looks for partners by an equality that always holds, and else in all rows. 0 for other texts.
 
     >>> sizes = {"t": TableSize(1000, ("a", "b")), "u": TableSize(500, ("a", "b"))}
-    >>> pairs_by_or("SELECT 1 FROM t JOIN u ON t.a = u.a OR t.b = u.b", sizes)
+    >>> possible_pairs("SELECT 1 FROM t JOIN u ON t.a = u.a OR t.b = u.b", sizes)
     500000
-    >>> pairs_by_or("SELECT 1 FROM t JOIN u ON t.a = u.a WHERE t.b = 1 OR t.b = 2", sizes)
+    >>> possible_pairs("SELECT 1 FROM t JOIN u ON t.a = u.a WHERE t.b = 1 OR t.b = 2", sizes)
     0
-    >>> pairs_by_or("SELECT 1 FROM t x JOIN t y ON x.a = y.b OR x.b = y.a", {"t": sizes["t"]})
+    >>> possible_pairs("SELECT 1 FROM t x JOIN t y ON x.a = y.b OR x.b = y.a", {"t": sizes["t"]})
     1000000
+    >>> possible_pairs("SELECT (SELECT max(u.a) FROM u WHERE u.b = t.b AND u.a <= t.a) FROM t WHERE t.a < t.b", sizes)
+    500000
     """
     text = text.lower()
-    if not _OR_BY_EQUALITY.search(text):
+    if not _PAIRING.search(text):
         return 0
     read = Counter(_READ.findall(text))
     rows = sorted(size.rows for name, size in sizes.items() for _ in range(max(1, read[name])))

@@ -51,10 +51,11 @@ _CHANGING_EXPRESSIONS = frozenset(
 Describe = Callable[[str], tuple[TypedName, ...]]
 
 
-def build(bound: Bound, describe: Describe) -> Relation:
+def build(bound: Bound, describe: Describe, as_duckdb_reads: bool = False) -> Relation:
     """Return the relation of a bound query; its columns are the result's, in order and of DuckDB's types.
 
-    describe: names and types of the result of a SQL text (the binder's), for opaque blocks.
+    describe: names and types of the result of a SQL text (the binder's), for opaque blocks. as_duckdb_reads: the
+    relation is for the cost of DuckDB's own plan, so subqueries become the joins that DuckDB makes of them.
     """
     if bound.ast is None and is_long(bound.text):
         return whole(bound, f"the text lists more than {MOST_LISTED} values, which DuckDB takes in faster")
@@ -72,7 +73,7 @@ def build(bound: Bound, describe: Describe) -> Relation:
     if _nesting(bound.ast) > MOST_NESTED:
         return whole(bound, f"expressions nested deeper than {MOST_NESTED} levels")
     try:
-        return Builder(bound, describe).root(bound.ast)
+        return Builder(bound, describe, as_duckdb_reads).root(bound.ast)
     except (Unsupported, PlanError, BindError, RecursionError) as reason:
         return whole(bound, str(reason))
 
@@ -101,9 +102,10 @@ def _depends_on_order_settings(bound: Bound) -> bool:
 class Builder:
     """Builds one statement. `names` are unique in it, `uses` counts how often each table name is read."""
 
-    def __init__(self, bound: Bound, describe: Describe) -> None:
+    def __init__(self, bound: Bound, describe: Describe, as_duckdb_reads: bool = False) -> None:
         self.bound = bound
         self.describe = describe
+        self.as_duckdb_reads = as_duckdb_reads
         self.names = Names()
         self.uses: dict[str, int] = {}
         self.subqueries = SubqueryJoins(self)

@@ -21,15 +21,27 @@ from qoop.planner.algebra.expr import (
     Column,
     Expr,
     Literal,
+    binary,
     cast,
     columns_of,
     columns_of_all,
     conjunction,
+    equals,
     is_not_null,
     substitute,
 )
 from qoop.planner.algebra.properties import interchangeable
-from qoop.planner.algebra.relation import Aggregation, Filter, Project, Relation, SetOp, Window, WindowCall
+from qoop.planner.algebra.relation import (
+    Aggregate,
+    Aggregation,
+    Filter,
+    Join,
+    Project,
+    Relation,
+    SetOp,
+    Window,
+    WindowCall,
+)
 from qoop.planner.sql.scope import Names, Unsupported
 
 _MIRRORED: Mapping[str, str] = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -104,6 +116,13 @@ def with_running(left: Relation, inner: Relation, running: Running, names: Names
     kept = Filter(Window(rows, calls), (Call("not", (flag,), "(NOT {0})", "BOOLEAN"),))
     found = tuple((one.column, one.column) for one in running.aggregations)
     return Project(kept, (*zip(left.columns, all_left, strict=True), *found))
+
+
+def with_join(left: Relation, inner: Relation, running: Running) -> Relation:
+    """The same as DuckDB computes it, for the cost of its plan: each outer row is joined with all rows up to it."""
+    bound = running.bound
+    on = (*(equals(ours, theirs) for ours, theirs in running.keys), binary(bound.op, bound.inner, bound.outer))
+    return Aggregate(Join(left, inner, "left", on), left.columns, running.aggregations)
 
 
 def _call(

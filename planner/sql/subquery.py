@@ -9,6 +9,7 @@ by equalities is grouped by its correlated columns and joined.  Correlation of a
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -28,7 +29,7 @@ from qoop.planner.algebra.expr import (
 )
 from qoop.planner.algebra.relation import Aggregate, Aggregation, Join, Project, Relation
 from qoop.planner.sql.convert import Env
-from qoop.planner.sql.running import with_running
+from qoop.planner.sql.running import with_join, with_running
 from qoop.planner.sql.scope import Unsupported, refuse
 
 if TYPE_CHECKING:
@@ -161,7 +162,8 @@ class SubqueryJoins:
         """The value of a correlated aggregate: of the group with the outer row's key, or of no rows at all."""
         relation, on, running = block.relation, tuple(block.correlated), block.running
         if running is not None:
-            env.attachments.append(lambda left: with_running(left, relation, running, self.builder.names))
+            form = with_join if self.builder.as_duckdb_reads else partial(with_running, names=self.builder.names)
+            env.attachments.append(lambda left: form(left, relation, running))
             return block.exprs[0]
         env.attachments.append(lambda left: Join(left, relation, "left", on))
         filled = {

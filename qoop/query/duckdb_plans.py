@@ -26,7 +26,7 @@ from qoop.engine.replay import JobReplay
 from qoop.engine.state import State
 from qoop.planner.estimate.cost import DEFAULT
 from qoop.planner.sql.bind import at_present
-from qoop.planner.whole_query import TableSize, pairs_by_or, seconds_from_footers, whole_plan
+from qoop.planner.whole_query import TableSize, possible_pairs, seconds_from_footers, whole_plan
 from qoop.query.plan_keys import is_steady
 from qoop.query.statements.normal_text import normal_text
 
@@ -294,7 +294,7 @@ def seconds_of(text: str, tables: Mapping[str, Table]) -> float:
 
 def may_pair_rows(own: DuckDBPlan) -> bool:
     """True if the query may be long although its tables are small: it may try all pairs of their rows."""
-    pairs = pairs_by_or(own.bound.text, _sizes(own.tables))
+    pairs = possible_pairs(own.bound.text, _sizes(own.tables))
     return own.basis == "footers" and pairs * DEFAULT.nested_pair > SHORT_SECONDS
 
 
