@@ -84,8 +84,8 @@ class Machine:
 
     def _clock(self, children: Used) -> _Clock:
         seconds = tuple(group.cpu_seconds() if group.cpus() < inf else None for group in self._groups)
-        busy = _busy(self._proc / "stat", self._read)
-        return _Clock(self._now(), self._own_seconds() + children.seconds, busy, seconds)
+        at, own = self._now(), self._own_seconds() + children.seconds  # own seconds are part of the busy ones
+        return _Clock(at, own, _busy(self._proc / "stat", self._read), seconds)
 
     def _cpus(self, before: _Clock, now: _Clock) -> tuple[Pool, ...]:
         passed, own = max(1e-3, now.at - before.at), now.own - before.own
