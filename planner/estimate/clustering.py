@@ -86,7 +86,9 @@ class DividedRows:
 
     def _part(self, key: Column, base: _Base, tasks: float) -> float:
         """The part of the values of a key that lie in one task's range of a table that is sorted by the key."""
-        locality = self.cardinality.profile(self.path[-1]).columns[key.name].locality if base == {key} else 1.0
+        locality = (
+            self.cardinality.profile(self.path[-1]).columns[key.name].locality if base == frozenset((key,)) else 1.0
+        )
         if locality >= 1.0:
             return 1.0
         values = max(1.0, self.cardinality.distinct(self.path[0], (key,)))

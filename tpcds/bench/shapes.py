@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -122,13 +123,11 @@ def run(options: ShapesOptions, progress: Callable[[str], None] = print) -> list
             Oracle(folder, options.slots, options.memory) as oracle,
             connect(folder, slots=options.slots, memory=options.memory) as session,
         ):
-            session.sql(
-                "SELECT count(*) FROM dim_few JOIN dim_more USING (k)"
-            ).arrow()  # both have loaded what they need
+            session.sql("SELECT count(*) FROM dim_few JOIN dim_more USING (k)").arrow()  # loads what all need
             done = []
             for name, text in SHAPES.items():
-                expected, theirs = _timed(lambda text=text: _limited(oracle, text, options.limit))
-                found, ours = _timed(lambda text=text: _answer(session, text))
+                expected, theirs = _timed(partial(_limited, oracle, text, options.limit))
+                found, ours = _timed(partial(_answer, session, text))
                 error = _error(oracle, text, found, expected)
                 done.append(ShapeResult(name, theirs, ours, expected is None, error))
                 progress(done[-1].line())
