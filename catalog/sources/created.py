@@ -9,7 +9,7 @@
 The highest number counts. Pieces and manifests never change: a version is written as further files, and its manifest
 appears last, so a kill leaves the old version or the new one. While a job reads a version, its process has a shared
 lock on the manifest. A writer locks the folder. It removes the manifests of earlier versions that have no lock, and the
-pieces that no version has.
+pieces that no version has. A piece of packed rows is written beforehand, without a lock, as a draft (``.packed-…``).
 
 Names begin with an underscore, so that a folder is not read as one of plain Parquet files.
 """
@@ -43,9 +43,12 @@ if TYPE_CHECKING:
 
 _FORMAT = 1
 _PIECE = re.compile(r"_[0-9a-f]{16}\.parquet")
-_DRAFT = ".manifest"
+_DRAFT, _PACKED = ".manifest", ".packed-"
 _GRACE = 5.0
 """Seconds after which a version that is not the present one has no further readers: to plan a query takes less."""
+
+_FORGOTTEN = 3600.0
+"""Seconds after its last write when the draft of a piece counts as left by a process that was killed."""
 
 _PATIENCE = 60.0
 """Seconds that a writer waits for another process."""
@@ -106,6 +109,18 @@ def _locked(manifest: str) -> Iterator[None]:
     finally:
         forget_private(file)
         os.close(file)
+
+
+@contextmanager
+def version_in_use(folder: Path) -> Iterator[Manifest]:
+    """The present version. Within the block no process removes its files. Raises SourceError, TableChanged."""
+    for _ in range(_TRIES):
+        number, manifest = _present(os.fspath(folder))
+        with _locked(path := _path(folder, number)):
+            if os.path.exists(path):
+                yield manifest
+                return
+    raise TableChanged(f"{folder} keeps changing: other processes write to it")
 
 
 def written_at(place: Path) -> float:
@@ -256,6 +271,24 @@ def adopt_piece(folder: Path, file: Path) -> str:
     return name
 
 
+@contextmanager
+def draft_piece(folder: Path) -> Iterator[Path]:
+    """A path for the rows of a piece, which is removed after the block unless `take_draft` has taken it."""
+    draft = folder / f"{_PACKED}{secrets.token_hex(8)}"
+    try:
+        yield draft
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def take_draft(folder: Path, draft: Path) -> str:
+    """The name of another piece, which is a draft. Raises OSError."""
+    name = _piece_name()
+    make_private(draft)
+    os.rename(draft, folder / name)
+    return name
+
+
 def _piece_name() -> str:
     return f"_{secrets.token_hex(8)}.parquet"
 
@@ -293,12 +326,17 @@ def sweep(folder: Path) -> None:
             return
         used = set() if dropped else _used(manifest_of(folder), kept)
         for name in os.listdir(folder):
-            if (_PIECE.fullmatch(name) and name not in used) or name == _DRAFT:
+            if (_PIECE.fullmatch(name) and name not in used) or name == _DRAFT or _is_left(folder / name, dropped):
                 (folder / name).unlink(missing_ok=True)
         if dropped:
             for _, name in versions[-1:]:
                 (folder / name).unlink()
             folder.rmdir()
+
+
+def _is_left(file: Path, dropped: bool) -> bool:
+    """True for the draft of a piece that no process will finish, or whose table was dropped."""
+    return file.name.startswith(_PACKED) and (dropped or time.time() - file.stat().st_mtime > _FORGOTTEN)
 
 
 def _used(manifest: Manifest, earlier: Sequence[int]) -> set[str]:
@@ -324,12 +362,17 @@ def clean(tables: Path) -> None:
     with suppress(OSError):
         for entry in os.scandir(tables):
             if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False) and _is_ours(entry.path):
-                lock = _try_lock(Path(entry.path))
-                if lock is not None:
-                    try:
-                        sweep(Path(entry.path))
-                    finally:
-                        os.close(lock)
+                sweep_now(Path(entry.path))
+
+
+def sweep_now(folder: Path) -> None:
+    """As `sweep`, unless a process changes the table, which does it then. Raises OSError."""
+    lock = _try_lock(folder)
+    if lock is not None:
+        try:
+            sweep(folder)
+        finally:
+            os.close(lock)
 
 
 def _is_ours(folder: str) -> bool:

@@ -72,12 +72,12 @@ def _compactions(folder: str, commits: Sequence[str]) -> Iterator[Compaction]:
 @lru_cache(maxsize=10_000)
 def _files_of(commit: str) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
     """The files that a commit removes, those that it adds, and whether the rows are the same. A commit never changes;
-    none are known of one that is gone, or that is not readable."""
+    none are known of one that is gone, or that is not readable. A file with a deletion vector had other rows before."""
     try:
         with open(commit, encoding="utf-8") as stream:
             actions = [json.loads(line) for line in stream]
         removed, added = ([one[kind] for one in actions if kind in one] for kind in ("remove", "add"))
-        same = not any(one.get("dataChange", True) for one in (*removed, *added))
+        same = not any(one.get("dataChange", True) or one.get("deletionVector") for one in (*removed, *added))
         return tuple(one["path"] for one in removed), tuple(one["path"] for one in added), same
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return (), (), False

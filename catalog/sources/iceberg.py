@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -17,12 +20,15 @@ from qoop.catalog.sources.files import sql_name
 from qoop.catalog.sources.footer import read_footer
 from qoop.catalog.sources.lake import LakeSource, Reads, constant
 from qoop.catalog.sources.parquet import ParquetFile, open_parquet
+from qoop.catalog.table import MOST_COMPACTIONS, Compaction
 
 if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile
     from pyiceberg.schema import Schema
     from pyiceberg.table import DataScan, FileScanTask, Table
     from pyiceberg.table.name_mapping import NameMapping
+    from pyiceberg.table.snapshots import Snapshot
 
 ENDING = ".metadata.json"
 _HINT = "version-hint.text"
@@ -78,18 +84,31 @@ def opened(place: str, version: int | None) -> tuple[pa.Schema, LakeSource]:
         _reads(table, schema, shape, tasks[file.file.path]) for file, shape in zip(files, shapes, strict=True)
     )
     casts = any(reads) or any(_types(shape) != _types(schema) for shape in shapes)
-    return schema, LakeSource(tuple(files), casts=casts, log="iceberg", at=at, reads=reads)
+    compactions = tuple(_compactions(table, scan.snapshot()))
+    return schema, LakeSource(tuple(files), casts=casts, log="iceberg", at=at, compactions=compactions, reads=reads)
 
 
 def _table(place: str, at: str) -> Table:
     try:
         from pyiceberg.catalog.noop import NoopCatalog
         from pyiceberg.exceptions import ValidationError
-        from pyiceberg.io.pyarrow import PyArrowFileIO
         from pyiceberg.serializers import FromInputFile
         from pyiceberg.table import StaticTable
     except ImportError as error:
         raise ConfigError('Iceberg tables need pyiceberg: install it with pip install "qoop[iceberg]"') from error
+
+    path = place if place.endswith(ENDING) else os.path.join(place, "metadata", at)
+    io = _local_files()
+    try:
+        metadata = FromInputFile.table_metadata(io.new_input(path))
+    except (ValidationError, OSError, ValueError) as error:
+        raise SourceError(f"cannot read the Iceberg table {place}: {error}") from error
+    return StaticTable((place,), metadata, path, io, NoopCatalog(place))
+
+
+@cache
+def _local_files() -> FileIO:
+    from pyiceberg.io.pyarrow import PyArrowFileIO
 
     class LocalFiles(PyArrowFileIO):  # ignores the class that the metadata name for reading
         """Files of this machine, and no others."""
@@ -97,13 +116,45 @@ def _table(place: str, at: str) -> Table:
         def new_input(self, location: str) -> Any:
             return super().new_input(_local(location))
 
-    path = place if place.endswith(ENDING) else os.path.join(place, "metadata", at)
-    io = LocalFiles()
+    return LocalFiles()
+
+
+def _compactions(table: Table, snapshot: Snapshot | None) -> Iterator[Compaction]:
+    """The snapshots up to this one that only wrote rows again, which the format calls ``replace``; the last ones."""
+    last: list[Snapshot] = []
+    while snapshot is not None and len(last) < MOST_COMPACTIONS:
+        last.append(snapshot)
+        snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id else None
+    for before, now in pairwise(reversed(last)):
+        if now.summary is not None and now.summary.operation.value == "replace":
+            found = _compaction(now.snapshot_id, now.manifest_list, before.manifest_list)
+            if found is not None:
+                yield found
+
+
+@lru_cache(maxsize=10_000)
+def _compaction(snapshot: int, manifests: str, before: str) -> Compaction | None:
+    """The files that a snapshot replaces, and those that came. manifests: its list, and that of the snapshot before.
+
+    None: the lists have expired, or rows may have been deleted by separate files, so that the files held others.
+    """
+    from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, read_manifest_list
+
+    io = _local_files()
     try:
-        metadata = FromInputFile.table_metadata(io.new_input(path))
-    except (ValidationError, OSError, ValueError) as error:
-        raise SourceError(f"cannot read the Iceberg table {place}: {error}") from error
-    return StaticTable((place,), metadata, path, io, NoopCatalog(place))
+        lists = [list(read_manifest_list(io.new_input(one))) for one in (manifests, before)]
+        if any(one.content is not ManifestContent.DATA for each in lists for one in each):
+            return None
+        written = [one for one in lists[0] if one.added_snapshot_id == snapshot]
+        entries = [entry for one in written for entry in one.fetch_manifest_entry(io, discard_deleted=False)]
+        entries = [entry for entry in entries if entry.snapshot_id == snapshot]
+        gone, came = (
+            tuple(_local(entry.data_file.file_path) for entry in entries if entry.status is status)
+            for status in (ManifestEntryStatus.DELETED, ManifestEntryStatus.ADDED)
+        )
+    except (OSError, ValueError, SourceError):  # the last one: for a file in another place, which is none of the table
+        return None
+    return Compaction(gone, came) if gone and came else None
 
 
 def _check_version(place: str, table: Table, version: int | None) -> None:

@@ -27,8 +27,7 @@ from qoop.engine.state import State
 from qoop.planner.estimate.cost import DEFAULT
 from qoop.planner.sql.bind import at_present
 from qoop.planner.whole_query import TableSize, possible_pairs, seconds_from_footers, whole_plan
-from qoop.query.plan_keys import is_steady
-from qoop.query.statements.normal_text import normal_text
+from qoop.query.statements.normal_text import is_steady, normal_text
 
 if TYPE_CHECKING:
     from qoop.adaptive.cluster.job_handle import JobHandle

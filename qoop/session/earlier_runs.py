@@ -36,8 +36,8 @@ from qoop.engine.storage import manifest
 from qoop.query.drawing.terminal import shortened
 from qoop.query.job import Planned
 from qoop.query.output_losses import BETWEEN_LOSSES
-from qoop.query.plan_keys import is_steady, planner_version
-from qoop.query.statements.normal_text import normal_text
+from qoop.query.plan_keys import planner_version
+from qoop.query.statements.normal_text import is_steady, normal_text
 
 FORMAT, VERSION = "qoop-run", 1
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from qoop.query import plan_keys
-from qoop.query.plan_keys import is_steady
+from qoop.query.statements import normal_text
+from qoop.query.statements.normal_text import is_steady
 
 
 def test_names_that_count_as_steady_are_so_in_this_duckdb():
-    unsteady = plan_keys._unsteady_words() | plan_keys._unsteady_calls()
+    unsteady = normal_text._unsteady_words() | normal_text._unsteady_calls()
     assert "random" in unsteady and "read_csv" in unsteady
-    assert not plan_keys._STEADY & unsteady
+    assert not normal_text._STEADY & unsteady
 
 
 def test_common_texts_need_no_list_of_functions(monkeypatch):
-    monkeypatch.setattr(plan_keys, "_functions", lambda: pytest.fail("DuckDB was asked for its functions"))
+    monkeypatch.setattr(normal_text, "_functions", lambda: pytest.fail("DuckDB was asked for its functions"))
     assert is_steady("SELECT random, sum(a) FROM t WHERE b IN (1, 2) AND (a > 0) GROUP BY random HAVING (count(*) > 1)")
 
 

@@ -24,8 +24,8 @@ from qoop.catalog.errors import ConfigError, DiskFull, QoopError, Suspended
 from qoop.interfaces.server.queries import ENDED, Earlier, UserQuery, only_statement
 from qoop.interfaces.server.restart.kept_folder import CANCELLED, DONE, FAILED, RUNNING, Kept, KeptFolder
 from qoop.interfaces.server.service import as_ours
-from qoop.query.plan_keys import is_steady
 from qoop.query.result import Result
+from qoop.query.statements.normal_text import is_steady
 from qoop.query.statements.parameters import Parameters
 from qoop.session.texts import with_parameters
 

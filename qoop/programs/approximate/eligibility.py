@@ -21,7 +21,7 @@ from qoop.programs.approximate.growth import UNBOUNDED, Growth, NotGrowing, pair
 from qoop.programs.approximate.names import Names, Refused, has_aggregates, sources_of
 from qoop.programs.approximate.round_sql import rest_sql, round_sql, tail_sql
 from qoop.programs.approximate.universe import universes
-from qoop.query.plan_keys import is_steady
+from qoop.query.statements.normal_text import is_steady
 
 if TYPE_CHECKING:
     from qoop.catalog.table import Table

@@ -22,8 +22,7 @@ from qoop.programs.sweeps.race import Race, Racer
 from qoop.programs.sweeps.space import Setting, settings
 from qoop.programs.sweeps.study import SIGNS, Direction, Prune, Study, StudyParts
 from qoop.programs.sweeps.sweep import Sweep, Trial
-from qoop.query.plan_keys import is_steady
-from qoop.query.statements.normal_text import normal_text
+from qoop.query.statements.normal_text import is_steady, normal_text
 from qoop.query.statements.parameters import literal, with_values
 from qoop.query.statements.statement import query_text
 from qoop.query.tables import SessionTables

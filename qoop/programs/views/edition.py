@@ -3,7 +3,7 @@ definition of the view, so that rows and record change at once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from qoop.catalog.signed_json import NotAsWritten, NotSealed, opened, sealed
@@ -13,7 +13,7 @@ from qoop.programs.views.tree import Leaf, Tree
 from qoop.query.statements.materialized import RefreshMode, ViewOptions
 
 if TYPE_CHECKING:
-    from qoop.catalog.table import Table
+    from qoop.catalog.table import Compaction, Table
 
 _FORMAT = "qoop-view-3"
 _BEFORE = ("qoop-view-2", "qoop-view-1")
@@ -41,6 +41,23 @@ class Base:
         """The base that a table is now."""
         source = table.source
         return cls(table.version, dict(source.identities()) if isinstance(source, FilesSource) else {})
+
+    def written_again(self, now: Base, compactions: Iterable[Compaction]) -> Base:
+        """The same rows in the files that have them now; `now` itself, if it has these and no others.
+
+        compactions: of the table, in their order.
+
+        >>> from qoop.catalog.table import Compaction
+        >>> before = Base("1", {"a": "x", "b": "y"})
+        >>> before.written_again(Base("2", {"p": "z", "c": "w"}), [Compaction(("a", "b"), ("p",))]).files
+        {'p': 'z'}
+        """
+        files = dict(self.files)
+        for one in compactions:
+            if files.keys() >= set(one.gone):
+                files = {path: identity for path, identity in files.items() if path not in one.gone}
+                files |= {path: now.files.get(path, "") for path in one.came}
+        return now if files != self.files and files == now.files else Base(self.version, files)
 
 
 @value

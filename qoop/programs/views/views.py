@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from qoop.catalog.errors import CatalogError, QoopError, QueryError, UnknownTable
+from qoop.catalog.table import FilesSource
 from qoop.catalog.user_key import user_key
 from qoop.catalog.value import value
 from qoop.programs.folder_lock import folder_lock
@@ -353,7 +354,11 @@ class MaterializedViews:
         self._definitions.publish(definition.name, rows, note)
         before, view.edition, view.definition, view.since = view.edition, made, definition, None
         name = definition.name.lower()
-        since = _oldest([(base, before.bases.get(one)) for one, base in made.bases.items()])
+        known = before.bases
+        since = _oldest(
+            [(base, self._written_again(one, known[one], base) if one in known else None)
+             for one, base in made.bases.items()]
+        )  # fmt: skip
         if since is not None:
             view.refreshes.add(time.time(), since, effective_goal(name, self._bases(), self._goals()))
 
@@ -388,15 +393,18 @@ class MaterializedViews:
         found: list[tuple[Base | None, Base | None]] = []
         for name, before in view.edition.bases.items():
             table = catalog.find(name)
-            now = (
-                None
-                if table is None
-                else Base(before.version, before.files)
-                if table.version == before.version
-                else Base.of(table)
-            )
-            found.append((now, before))
+            if table is None or table.version == before.version:
+                found.append((None if table is None else before, before))
+            else:
+                now = Base.of(table)
+                found.append((now, self._written_again(name, before, now)))
         return found
+
+    def _written_again(self, name: str, before: Base, now: Base) -> Base:
+        """A recorded state of a table in the files that have its rows now, as far as its log says so."""
+        table = self._session.tables.catalog.find(name)
+        source = None if table is None else table.source
+        return before.written_again(now, source.compactions) if isinstance(source, FilesSource) else before
 
     def _status(self, view: _View) -> ViewStatus:
         self._read_again(view)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -16,7 +17,8 @@ from qoop.catalog.sources.files import sql_name, sql_string
 from qoop.catalog.sources.probe import describe, reason
 from qoop.catalog.table import Columns
 from qoop.catalog.value import value
-from qoop.query.statements.created.storage import TableChange
+from qoop.query.statements.created.storage import PIECE_NAME, PiecesScan, TableChange
+from qoop.query.statements.reading import pieces_query
 from qoop.query.statements.settings import Settings, opened
 
 if TYPE_CHECKING:
@@ -36,12 +38,15 @@ _LOST = """SELECT constraint_text FROM duckdb_constraints()
 
 @value
 class Target:
-    """A table that changes. name: with its schema. pieces: their names. rows: of a piece, in Arrow's lossless form."""
+    """A table that changes. name: with its schema. pieces: their names. rows: of a piece, in Arrow's lossless form.
+
+    scan: see `Storage.scan`."""
 
     name: NameParts
     columns: Columns
     pieces: Collection[str]
     rows: Callable[[str], pa.Table]
+    scan: Callable[[], PiecesScan]
 
 
 @value
@@ -59,9 +64,10 @@ class Reads:
 class Workbench:
     """A DuckDB that computes changes, each in a transaction that is rolled back. Not thread-safe.
 
-    It stays open: to open one takes longer than a small change."""
+    It stays open: to open one takes longer than a small change. folder: that of created tables, which it may read."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folders = [] if folder is None else [str(folder)]
         self._settings: Settings = ()
         self._connection: duckdb.DuckDBPyConnection | None = None
 
@@ -70,7 +76,7 @@ class Workbench:
         """A DuckDB without tables. alone: for files and databases, which it may then open; it closes afterwards."""
         if alone or self._connection is None or self._settings != settings:
             self.close()
-            self._connection, self._settings = opened(settings, alone), settings
+            self._connection, self._settings = opened(settings, alone, self._folders), settings
             self._connection.execute("SET arrow_lossless_conversion = true")
         connection, stays = self._connection, False
         try:
@@ -116,7 +122,7 @@ def empty(statement: CreateEmpty, settings: Settings) -> Rows:
 
 
 def apply(statement: ChangeTable, target: Target, reads: Reads, bench: Workbench, settings: Settings) -> TableChange:
-    """The effect of a statement on the pieces of a table.
+    """The effect of a statement on the pieces of a table. Pieces in which it changes no row are not loaded.
 
     Raises QueryError for statements that DuckDB does not take, SourceError for files that it cannot read, OutOfMemory.
     """
@@ -124,27 +130,87 @@ def apply(statement: ChangeTable, target: Target, reads: Reads, bench: Workbench
     others = (
         {} if rows is not None else {parts: reads.run(f"FROM {sql_name(one)}") for one, parts in reads.others.items()}
     )
-    names = [target.name, *others]
-    pieces = {} if statement.adds else {one: target.rows(one) for one in target.pieces}
-    alone = statement.files or any(len(parts) > 2 for parts in names)
-    with _explained(), bench.opened(settings, alone) as connection:
-        _make_places(connection, names)
-        name = _dotted(target.name)
-        _create(connection, name, target.columns)
-        for piece in pieces.values():
-            _insert(connection, name, piece)
-        for parts, found in others.items():
-            _fill(connection, _dotted(parts), found)
-        if reads.default is not None and reads.default.lower() in {".".join(parts[:-1]).lower() for parts in names}:
-            connection.execute(f"SET search_path = {sql_string(f'{reads.default},memory.main')}")
-        if rows is not None:
-            _fill(connection, sql_name(_ROWS), rows)
-        before = _Before.of(connection, name, target.columns, pieces)
-        change = statement.text if rows is None else f"{statement.head} FROM {sql_name(_ROWS)}"
-        counted = connection.execute(change).fetchone()
-        _check_kept(connection, target.name[-1])
-        count = 0 if counted is None else int(counted[0])
-        return before.change(connection, name, count, reads.made)
+    change = _Change(statement, target, reads, rows, others)
+    query = None if change.alone or statement.adds else pieces_query(statement.text, PIECE_NAME)
+    with _explained():
+        try:
+            return change.on(bench, settings, query)
+        except _NotFoundError:
+            return change.on(bench, settings)
+
+
+class _NotFoundError(Exception):
+    """The query for the pieces that change has failed. DuckDB may run the statement, or reports what is wrong."""
+
+
+@value
+class _Change:
+    """A statement and the rows that it reads. rows: those that it inserts; None: it has no query. others: by name."""
+
+    statement: ChangeTable
+    target: Target
+    reads: Reads
+    rows: Result | None
+    others: Mapping[NameParts, Result]
+
+    @property
+    def names(self) -> list[NameParts]:
+        """Of all tables."""
+        return [self.target.name, *self.others]
+
+    @property
+    def alone(self) -> bool:
+        """True if it reads files or databases, for which another DuckDB opens."""
+        return self.statement.files or any(len(parts) > 2 for parts in self.names)
+
+    def on(self, bench: Workbench, settings: Settings, query: str | None = None) -> TableChange:
+        """The effect. query: for the names of the pieces that may change; None: all may. Raises _NotFoundError."""
+        statement, target = self.statement, self.target
+        with bench.opened(settings, self.alone) as connection:
+            _make_places(connection, self.names)
+            for parts, found in self.others.items():
+                _fill(connection, _dotted(parts), found)
+            touched = target.pieces if query is None else self._touched(connection, query)
+            pieces = {} if statement.adds else {one: target.rows(one) for one in target.pieces if one in touched}
+            name = _dotted(target.name)
+            _create(connection, name, target.columns)
+            for piece in pieces.values():
+                _insert(connection, name, piece)
+            self._search(connection)
+            if self.rows is not None:
+                _fill(connection, sql_name(_ROWS), self.rows)
+            before = _Before.of(connection, name, target.columns, pieces)
+            text = statement.text if self.rows is None else f"{statement.head} FROM {sql_name(_ROWS)}"
+            counted = connection.execute(text).fetchone()
+            _check_kept(connection, target.name[-1])
+            count = 0 if counted is None else int(counted[0])
+            return before.change(connection, name, count, self.reads.made)
+
+    def _search(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Look for names without a schema in the default one first, if one of the tables is there."""
+        default = self.reads.default
+        if default is not None and default.lower() in {".".join(parts[:-1]).lower() for parts in self.names}:
+            connection.execute(f"SET search_path = {sql_string(f'{default},memory.main')}")
+
+    def _touched(self, connection: duckdb.DuckDBPyConnection, query: str) -> set[str]:
+        """The names of the pieces that a query finds."""
+        name, scan = _dotted(self.target.name), self.target.scan()
+        try:
+            for one, rows in scan.inputs.items():
+                arrow_input.register(connection, one, rows)
+            connection.execute(f"CREATE VIEW {name} AS {scan.sql}")
+            self._search(connection)
+            found = {str(piece) for (piece,) in connection.execute(query).fetchall()}
+            connection.execute("RESET search_path")
+            connection.execute(f"DROP VIEW {name}")
+        except (duckdb.OutOfMemoryException, duckdb.IOException, duckdb.InterruptException):
+            raise
+        except duckdb.Error as error:
+            raise _NotFoundError from error
+        finally:
+            for one in scan.inputs:
+                connection.unregister(one)
+        return found
 
 
 def reshaped(statement: ChangeTable, target: Target, settings: Settings) -> Rows:

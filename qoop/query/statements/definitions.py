@@ -302,8 +302,8 @@ class Definitions:
         before = self._catalog.table(name)
         now = self._storage.present(before)
         assert isinstance(now.source, FilesSource)
-        rows = partial(self._storage.rows, now)
-        target = changing.Target(self.names.parts(name), now.columns, now.source.identities(), rows)
+        rows, scan = partial(self._storage.rows, now), partial(self._storage.scan, now)
+        target = changing.Target(self.names.parts(name), now.columns, now.source.identities(), rows, scan)
         if statement.reshapes:
             result = made(*changing.reshaped(statement, target, settings))
             with self.names.lock:
@@ -313,7 +313,7 @@ class Definitions:
         read = set() if statement.files else self.names.read_by(statement.text) - {name}
         others = {one: self.names.parts(one) for one in read}
         others |= {variable: (variable,) for variable in variables}
-        self._bench = self._bench or changing.Workbench()
+        self._bench = self._bench or changing.Workbench(self.names.folder)
         reads = changing.Reads(others, run, made, self.names.schemas.default)
         change = changing.apply(statement, target, reads, self._bench, settings)
         with self.names.lock:

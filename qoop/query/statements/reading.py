@@ -5,9 +5,13 @@ Names have parts, as they are written: database, schema and name, or less.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 from qoop.catalog.errors import QueryError
-from qoop.catalog.lexer import LexedText, known_text, quoted
+from qoop.catalog.lexer import LexedText, Lexeme, known_text, quoted
 from qoop.catalog.value import value
+from qoop.query.statements.normal_text import is_steady
 from qoop.query.statements.words import Words
 
 
@@ -250,3 +254,102 @@ def _check_answer(options: Words) -> None:
 def _rows_of(name: tuple[str, ...], columns: str | None) -> str:
     table = ".".join(map(quoted, name))
     return f"FROM {table}" if columns is None else f"SELECT {columns[1:-1]} FROM {table}"
+
+
+_ENDS = ("SET", "FROM", "USING", "WHERE")
+_CHOOSING = ("LIMIT", "OVER", "QUALIFY", "FIRST", "LAST", "ANY_VALUE", "ARBITRARY", "LIST", "ARRAY_AGG", "STRING_AGG",
+             "GROUP_CONCAT", "LISTAGG", "MODE", "ARG_MIN", "ARG_MAX", "MIN_BY", "MAX_BY", "HISTOGRAM")  # fmt: skip
+"""Words of queries whose result may depend on the order of rows."""
+_OF_ROWS = ("ROWID", "COLUMNS", *_CHOOSING)
+
+
+def pieces_query(text: str, piece: str) -> str | None:
+    """The query for the pieces of a table that an UPDATE, DELETE or MERGE may change. piece: the column of their names.
+
+    DuckDB runs it over the files of the pieces. It skips row groups by their minima and maxima, also by the keys that
+    a join finds, and decodes the columns of the condition alone.
+
+    None where all may be, or this is not known: the statement has no condition, one that depends on the moment, or
+    reads the table for anything but the rows that it changes.
+
+    >>> print(pieces_query("DELETE FROM t USING o WHERE t.a = o.k", "piece"))
+    SELECT DISTINCT "t"."piece" FROM t, o WHERE t.a = o.k
+    >>> print(pieces_query("MERGE INTO s.t x USING o ON a = k WHEN MATCHED THEN DELETE", "piece"))
+    SELECT DISTINCT "x"."piece" FROM s.t x JOIN o ON a = k
+    >>> pieces_query("UPDATE t SET a = (SELECT max(a) FROM t) WHERE a = 1", "piece")
+    """
+    words = Words(text)
+    before = words.rest
+    if words.take("WITH"):
+        words.skip_to("UPDATE", "DELETE", "MERGE")
+    queries = before[: len(before) - len(words.rest)]
+    joins = words.take("MERGE", "INTO")
+    if not (joins or words.take("UPDATE") or words.take("DELETE", "FROM")):
+        return None
+    begin = words.rest
+    parts = words.parts()
+    alias = _alias(words)
+    target = begin[: len(begin) - len(words.rest)].strip()
+    rows = _matched(words) if joins else _filtered(words)
+    if not parts or rows is None:
+        return None
+    name = alias or parts[-1]
+    if _names_rows(Words(text).left, {name.lower(), parts[-1].lower()}, 1 + bool(alias)):
+        return None
+    query = f"{queries}SELECT DISTINCT {quoted(name)}.{quoted(piece)} FROM {target}{rows}"
+    return query if is_steady(query) else None
+
+
+def _alias(words: Words) -> str | None:
+    """Go past the alias of a table; None if it has none."""
+    if words.take("AS") or (words.next is not None and not words.next.says(*_ENDS)):
+        return words.take_name()
+    return None
+
+
+def _filtered(words: Words) -> str | None:
+    """The other tables of an UPDATE or DELETE, and its condition. None: it has no condition."""
+    if words.take("SET"):
+        words.skip_to("FROM", "WHERE")
+        _ = words.take("FROM")
+    else:
+        _ = words.take("USING")
+    others = words.rest
+    words.skip_to("WHERE")
+    condition = words.rest
+    if not condition:
+        return None
+    others = others[: len(others) - len(condition)].strip()
+    return f", {others} {condition}" if others else f" {condition}"
+
+
+def _matched(words: Words) -> str | None:
+    """The source of a MERGE and its condition as those of a join. None: rows without a match may change."""
+    left = words.left
+    if any(by.says("BY") and source.says("SOURCE") for by, source in pairwise(left)):
+        return None
+    if not words.take("USING"):
+        return None
+    source = words.rest
+    while words.next is not None:
+        words.skip_to("WHEN")
+        clauses = words.rest
+        if words.take("WHEN", "MATCHED") or words.take("WHEN", "NOT", "MATCHED"):
+            return f" JOIN {source[: len(source) - len(clauses)].strip()}"
+        _ = words.take("WHEN")  # of a CASE
+    return None
+
+
+def _names_rows(words: Sequence[Lexeme], names: set[str], known: int) -> bool:
+    """True if a statement may read the rows of its table other than one by one by their columns.
+
+    names: of the table, in lower case. known: the number of places where it is named as the table that changes."""
+    named = 0
+    for place, word in enumerate(words):
+        before, after = words[max(0, place - 1)].text, words[place + 1].text if place + 1 < len(words) else ""
+        if word.says(*_OF_ROWS):
+            return True
+        if word.text == "*" and before in (".", "(") and words[max(0, place - 2)].text.lower() != "count":
+            return True
+        named += (word.name or "").lower() in names and after != "."
+    return named > known

@@ -5,6 +5,7 @@ Options that only change how DuckDB works (threads, memory_limit …) are refuse
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from typing import Any
 
@@ -76,13 +77,15 @@ def _statements(name: str, value: str) -> list[str]:
     return load_statements(listed(value))
 
 
-def opened(settings: Settings, files: bool = False, **config: Any) -> duckdb.DuckDBPyConnection:
-    """A DuckDB with these settings. files: whether it may open any."""
+def opened(
+    settings: Settings, files: bool = False, folders: Iterable[str] = (), **config: Any
+) -> duckdb.DuckDBPyConnection:
+    """A DuckDB with these settings. files: whether it may open any; else it may those in some folders."""
     connection = open_duckdb(**config)
     for statement in set_statements(settings):
         connection.execute(statement)
     if not files:
-        confine(connection)
+        confine(connection, folders=folders)
     return connection
 
 

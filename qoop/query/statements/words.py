@@ -71,9 +71,10 @@ class Words:
         return True
 
     def skip_to(self, *words: str) -> None:
-        """Go past all words before the first of these that stands in no parentheses and is not a name before AS."""
+        """Go past all words before the first of these that stands in no parentheses, is not a name before AS, and not
+        the last one of IS DISTINCT FROM."""
         while (now := self._words[self._at : self._at + 2]) and (not now[0].says(*words) or now[-1].says("AS")):
-            if self.parenthesised() is None:
+            if not self.take("DISTINCT", "FROM") and self.parenthesised() is None:
                 self._at += 1
 
     def take_name(self) -> str | None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import qoop
+from qoop.catalog.sources.delta import _files_of
 from qoop.session.session import Session
 
 VIEW = "SELECT a % 3 AS k, sum(a)::BIGINT AS s, count(*) AS c FROM t GROUP BY k"
@@ -71,3 +75,59 @@ def test_a_compacted_delta_table_is_not_read_again(tmp_path: Path) -> None:
         assert refreshed(session) == 1
         deltalake.DeltaTable(place).delete("a = 100")
         assert refreshed(session) == 52
+
+
+def test_a_compaction_after_deletion_vectors_is_a_change(tmp_path: Path) -> None:
+    """The rows that a vector deletes are in the file that is compacted, and not in the one that came."""
+    commit = tmp_path / "00000000000000000009.json"
+    gone = {"path": "a.parquet", "dataChange": False}
+    came = '{"add": {"path": "b.parquet", "dataChange": false}}'
+    for removed, same in ((gone, True), (gone | {"deletionVector": {"storageType": "u"}}, False)):
+        commit.write_text(f"{json.dumps({'remove': removed})}\n{came}")
+        _files_of.cache_clear()
+        assert _files_of(str(commit)) == (("a.parquet",), ("b.parquet",), same)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Any]:
+    catalogs = pytest.importorskip("pyiceberg.catalog.sql")
+    made = catalogs.SqlCatalog("lake", uri="sqlite://", warehouse=f"file://{tmp_path}/w")
+    made.create_namespace("n")
+    yield made.create_table("n.t", pa.schema({"a": pa.int64()}))
+    made.close()
+
+
+def replaced(lake: Any, rows: pa.Table, operation: str) -> None:
+    """Write three files of an Iceberg table again as one, in a snapshot of this operation: pyiceberg writes no
+    ``replace``, which only differs by its name in the metadata."""
+    from pyiceberg.io.pyarrow import _dataframe_to_data_files
+
+    gone = [task.file for task in lake.scan().plan_files()][-3:]
+    with lake.transaction() as change, change.update_snapshot().overwrite() as snapshot:
+        for file in gone:
+            snapshot.delete_data_file(file)
+        for file in _dataframe_to_data_files(table_metadata=change.table_metadata, df=rows, io=lake.io):
+            snapshot.append_data_file(file)
+    metadata = Path(lake.metadata_location.removeprefix("file://"))
+    body = json.loads(metadata.read_text())
+    body["snapshots"][-1]["summary"]["operation"] = operation
+    metadata.write_text(json.dumps(body))
+
+
+@pytest.mark.parametrize("operation", ["replace", "overwrite"])
+def test_a_compacted_iceberg_table_is_not_read_again(lake: Any, operation: str) -> None:
+    for first in range(0, 10, 2):
+        lake.append(pa.table({"a": range(first, first + 2)}))
+    with qoop.connect(slots=1, memory="500MB") as session:
+        session.register("t", lake.location().removeprefix("file://"))
+        session.sql(f"CREATE MATERIALIZED VIEW v AS {VIEW}")
+        lake.append(pa.table({"a": [100, 101]}))
+        assert refreshed(session) == 2
+        files = [task.file.file_path for task in lake.scan().plan_files()][-3:]
+        rows = pa.concat_tables(pq.read_table(path.removeprefix("file://")) for path in files)
+        replaced(lake, rows, operation)
+        [view] = session.materialized_views()
+        assert (view.lag == 0) == (operation == "replace")
+        assert (refreshed(session) == 0) == (operation == "replace")
+        lake.append(pa.table({"a": [7]}))
+        assert refreshed(session) == 1

@@ -7,7 +7,7 @@ the table changes.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,12 +23,15 @@ from qoop.catalog.interrupts import interruptibly
 from qoop.catalog.opening import open_duckdb
 from qoop.catalog.sources import created
 from qoop.catalog.sources.created import Manifest
-from qoop.catalog.sources.files import CREATED, lake_of, sql_path
+from qoop.catalog.sources.files import CREATED, hive_options, lake_of, sql_name, sql_path, sql_string
 from qoop.catalog.sources.parquet import ParquetSource
 from qoop.catalog.sources.probe import describe, reason
-from qoop.catalog.table import Compaction, FilesSource
+from qoop.catalog.table import FilesSource
 from qoop.engine.storage.scratch import clean as clean_scratch
+from qoop.query.statements.created.background import Packer
 from qoop.query.statements.created.storage import (
+    PIECE_NAME,
+    PiecesScan,
     TableChange,
     check_name,
     columns_of,
@@ -36,6 +39,7 @@ from qoop.query.statements.created.storage import (
     fault_of_name,
     of_types,
     refuse,
+    typed,
 )
 
 if TYPE_CHECKING:
@@ -57,6 +61,7 @@ class FolderTables:
         self._folder = folder
         self._opened = opened
         self._connection: duckdb.DuckDBPyConnection | None = None
+        self._packer = Packer(folder)
 
     @contextmanager
     def exclusive(self, name: str) -> Iterator[None]:
@@ -129,33 +134,15 @@ class FolderTables:
                 pieces += [piece] if rows[piece] else []
             elif len(now):
                 pieces.append(self._write(folder, now))
-        added = [] if change.added is None else [self._write(folder, part) for part in cut(change.added)]
-        pieces += added
+        pieces += [] if change.added is None else [self._write(folder, part) for part in cut(change.added)]
         made = Manifest(table.columns, tuple(pieces) or (self._empty(folder, before),), before.compactions, before.note)
         self._publish(folder, made)
-        with self._writing(table.name):
-            self._pack(folder, made, added)
+        self._packer.offer(table.name, made.pieces)
         return self._opened(table.name, str(folder))
 
     def _empty(self, folder: Path, before: Manifest) -> str:
         """The name of a piece without rows."""
-        return self._piece(folder, f"SELECT * FROM read_parquet({sql_path(str(folder / before.pieces[0]))}) LIMIT 0")
-
-    def _pack(self, folder: Path, manifest: Manifest, added: Sequence[str]) -> None:
-        """Make small pieces one, in a version with the same rows: the last ones before those that were just added,
-        which others do not know yet."""
-        before = manifest.pieces[: len(manifest.pieces) - len(added)]
-        from qoop.catalog.sources.packing import first_packed  # only changes of tables pack
-
-        first = first_packed([(folder / piece).stat().st_size for piece in before])
-        if first is None:
-            return
-        gone = before[first:]
-        files = ", ".join(sql_path(str(folder / piece)) for piece in gone)
-        came = self._piece(folder, f"SELECT * FROM read_parquet([{files}])")
-        compactions = (*manifest.compactions, Compaction(gone, (came,)))
-        pieces = (*before[:first], came, *added)
-        self._publish(folder, Manifest(manifest.columns, pieces, compactions, manifest.note))
+        return self._piece(folder, f"{_all_rows(folder / before.pieces[0])} LIMIT 0")
 
     def rows(self, table: Table, piece: str) -> pa.Table:
         """See `Storage`."""
@@ -169,6 +156,14 @@ class FolderTables:
             raise SourceError(f"cannot read {piece}: {reason(error)}") from error
         finally:
             cursor.close()
+
+    def scan(self, table: Table) -> PiecesScan:
+        """See `Storage`."""
+        assert isinstance(table.source, FilesSource)
+        files = ", ".join(map(sql_path, table.source.identities()))
+        options = f"{hive_options(())}, filename = {sql_string(PIECE_NAME)}"
+        columns = f"{typed(table.columns)}, {sql_name(PIECE_NAME)}"
+        return PiecesScan(f"SELECT {columns} FROM read_parquet([{files}], {options})")
 
     def has(self, table: Table) -> bool:
         """See `Storage`."""
@@ -186,6 +181,7 @@ class FolderTables:
 
     def close(self) -> None:
         """See `Storage`."""
+        self._packer.close()
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -223,7 +219,7 @@ class FolderTables:
         """The columns of a file."""
         cursor = self._cursor()
         try:
-            return describe(cursor, f"SELECT * FROM read_parquet({sql_path(str(path))})")
+            return describe(cursor, _all_rows(path))
         except duckdb.Error as error:
             raise SourceError(f"cannot read {path}: {reason(error)}") from error
         finally:
@@ -247,6 +243,11 @@ class FolderTables:
                 created.sweep(entry)
             elif entry.suffix == ".parquet":
                 entry.unlink(missing_ok=True)
+
+
+def _all_rows(path: Path) -> str:
+    """A query of the rows of a piece."""
+    return f"SELECT * FROM read_parquet({sql_path(str(path))}, {hive_options(())})"
 
 
 def check_types(cursor: duckdb.DuckDBPyConnection, name: str, columns: Columns) -> None:

@@ -10,12 +10,15 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
+from qoop.catalog import arrow_input
 from qoop.catalog.errors import QueryError
+from qoop.catalog.lexer import quoted
 from qoop.catalog.sources.memory import CreatedArrow
 from qoop.catalog.table import MOST_COMPACTIONS, Compaction, Table, table_version
 from qoop.catalog.value import changed, value
@@ -26,6 +29,9 @@ _MOST_BYTES = 200  # file systems take 255, endings and drafts included
 
 PIECE_ROWS, MOST_PIECES = 1 << 20, 64
 """The rows of a piece of a new table, and the number of pieces of a large one."""
+
+PIECE_NAME = "qoop piece"
+"""The column of `Storage.scan` that has the name of a row's piece."""
 
 if TYPE_CHECKING:
     from qoop.catalog.table import Columns
@@ -42,6 +48,14 @@ class TableChange:
     count: int
     replaced: Mapping[str, Result]
     added: Result | None
+
+
+@value
+class PiecesScan:
+    """A query of all rows of a table, each with the name of its piece. inputs: Arrow rows that it reads, by name."""
+
+    sql: str
+    inputs: Mapping[str, pa.Table] = field(default_factory=dict)
 
 
 class Storage(Protocol):
@@ -71,6 +85,10 @@ class Storage(Protocol):
 
     def rows(self, table: Table, piece: str) -> pa.Table:
         """The rows of a piece in Arrow's lossless form. Raises SourceError."""
+        ...
+
+    def scan(self, table: Table) -> PiecesScan:
+        """All rows with the column `PIECE_NAME`."""
         ...
 
     def has(self, table: Table) -> bool:
@@ -139,6 +157,16 @@ class MemoryTables:
         assert isinstance(table.source, CreatedArrow)
         return table.source.by_id()[piece]
 
+    def scan(self, table: Table) -> PiecesScan:
+        """See `Storage`."""
+        assert isinstance(table.source, CreatedArrow)
+        inputs = {f"{PIECE_NAME} {id_}": rows for id_, rows in table.source.by_id().items()}
+        selects = (
+            f"SELECT {typed(table.columns)}, '{id_}' AS {quoted(PIECE_NAME)} FROM ({_read(name, inputs[name].schema)})"
+            for id_, name in zip(table.source.identities(), inputs, strict=True)
+        )
+        return PiecesScan(" UNION ALL ".join(selects), inputs)
+
     def has(self, table: Table) -> bool:
         """See `Storage`."""
         return isinstance(table.source, CreatedArrow)
@@ -154,6 +182,16 @@ class MemoryTables:
 def _id() -> str:
     """The name of another piece."""
     return uuid.uuid4().hex
+
+
+def _read(name: str, schema: pa.Schema) -> str:
+    """A query of Arrow rows that are registered under a name."""
+    return arrow_input.scan(name, schema) or f"FROM {quoted(name)}"
+
+
+def typed(columns: Columns) -> str:
+    """The columns in SQL, with their types."""
+    return ", ".join(f"{quoted(name)}::{type_} AS {quoted(name)}" for name, type_ in columns)
 
 
 def _rows(result: Result, schema: pa.Schema) -> pa.Table:
