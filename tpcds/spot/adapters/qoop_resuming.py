@@ -15,12 +15,13 @@ from .protocol import serve
 
 
 class QoopResuming:
-    """A session on the folder of the tables. Its caches are durable, too."""
+    """A session on the folder of the tables. Its caches are durable, too, and the key by which it knows its plans."""
 
     name, version, dialect, at_once = "qoop", version("qoop"), "duckdb", 4
 
     def open(self, durable: Path, cpus: int, memory: int) -> None:
         os.environ["QOOP_CACHE_DIR"] = str(durable / "cache")
+        os.environ["XDG_CONFIG_HOME"] = str(durable / "config")
         self.session = qoop.connect(slots=cpus, memory=memory, checkpoints=str(durable / "checkpoints"))
 
     def add(self, table: str, files: Sequence[str]) -> None:
