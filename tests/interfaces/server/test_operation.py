@@ -230,7 +230,7 @@ def test_the_container_has_metrics_of_its_memory(monkeypatch: pytest.MonkeyPatch
 
     for name, text in (("memory.max", "1000000"), ("memory.current", "700"), ("memory.stat", "inactive_file 200")):
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr(metrics, "groups", lambda: (Group(tmp_path),))
+    monkeypatch.setattr(metrics, "groups", lambda: (Group(tmp_path, Path.read_text),))
     text = metrics.Counts().text({})
     assert "qoop_container_memory_bytes 500.0" in text and "qoop_container_memory_limit_bytes 1e+06" in text
 
