@@ -158,3 +158,4 @@ if __name__ == "__main__":
     for module in sys.argv[2:]:
         importlib.import_module(module)
     main(socket.socket(fileno=int(sys.argv[1])))
+    os._exit(0)  # a standby is a fork: libraries would wait for threads that it does not have

@@ -15,16 +15,19 @@ from qoop.engine.processes.process import ChildProcess
 _WARM = 2  # processes that wait
 _SMALL = 32 << 20  # bytes up to which a call does not give way: little would come free
 _OF_PROCESS = 8 << 20  # bytes that a process without work has, besides those that it shares with its nursery
+_OF_MODULES = 256 << 20  # bytes that this process has before it has worked, if it is a server and nothing else
 
 
 class ProcessPool:
     """Child processes, forked ahead once one was needed. Thread-safe.
 
-    memory: returns the bytes that they and this process may have together.
+    memory: returns the bytes that they and this process may have together. What a program has besides its server when
+    the pool is made does not count.
     """
 
     def __init__(self, memory: Callable[[], float] = lambda: math.inf) -> None:
         self._memory = memory
+        self._of_program = max(0, anonymous_memory() - _OF_MODULES)
         self._modules: tuple[str, ...] = ()
         self._lock = threading.Lock()
         self._nurseries: list[Nursery] = []  # the one that forks, and its standby
@@ -80,7 +83,7 @@ class ProcessPool:
             return
         shared = sum(nursery.memory() for nursery in self._nurseries[:1])
         calls = sum(other.size for other in busy) + _OF_PROCESS * (len(busy) + len(self._idle))
-        total, most = anonymous_memory() + shared + calls, self._memory()
+        total, most = anonymous_memory() - self._of_program + shared + calls, self._memory()
         if total > most:
             raise OutOfMemory(
                 f"the query has {process.size / 1e6:,.0f} MB, the most of all that run: together they have "

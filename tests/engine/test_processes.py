@@ -232,7 +232,7 @@ def test_where_all_have_too_much_the_largest_call_gives_way() -> None:
     for thread in threads:
         thread.start()
     until(lambda: sorted(one.size // small for one in list(pool._busy)) == [1, large // small])
-    most = anonymous_memory() + large  # less than there is
+    most = anonymous_memory() - pool._of_program + large  # less than there is
     until(lambda: large in outcomes)
     assert str(outcomes[large]).startswith("the query has 15"), outcomes
     most = anonymous_memory() + 2 * large  # there is room now
