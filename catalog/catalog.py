@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import CatalogError, UnknownTable
 from qoop.catalog.paths import source_path
@@ -18,12 +17,6 @@ from qoop.catalog.statistics.footers import FooterStats, together, with_collecte
 from qoop.catalog.statistics.stats import PILOT_ROWS, TableStats
 from qoop.catalog.statistics.stats_cache import Collect, StatsCache
 from qoop.catalog.table import Table
-
-if TYPE_CHECKING:
-    from qoop.catalog.statistics.combinations import Range
-
-_MOST_COMBINATIONS = 1024
-"""Counts of combinations that are remembered."""
 
 
 class Catalog:
@@ -38,7 +31,6 @@ class Catalog:
         self._shown: Mapping[str, Table] | None = None  # as `tables` has them, until one comes or goes
         self._lock = threading.Lock()
         self._probe = Probe()
-        self._combinations: dict[tuple[object, ...], int] = {}
         self._cache = StatsCache(cache_dir)
         self._pilots = StatsCache(cache_dir, "pilots")
         self._footers = FooterStats()
@@ -178,21 +170,6 @@ class Catalog:
         if guessed is None and missing:
             return self.stats(name, columns)
         return with_collected(table, guessed, collected)
-
-    def combinations(self, name: str, columns: Collection[str], within: Range | None = None) -> int:
-        """The number of different combinations of values of some columns, counted once for a version of the table.
-
-        Raises UnknownTable, SourceError or TableChanged.
-        """
-        from qoop.catalog.statistics.combinations import count_combinations  # few queries need it
-
-        table = self.table(name)
-        key = (table.version, *sorted(columns), within)
-        if key not in self._combinations:
-            if len(self._combinations) >= _MOST_COMBINATIONS:
-                self._combinations.clear()
-            self._combinations[key] = count_combinations(self._probe, table, sorted(columns), within)
-        return self._combinations[key]
 
     def collected(self, name: str) -> Collection[str]:
         """The columns of a table with collected statistics. Raises UnknownTable."""

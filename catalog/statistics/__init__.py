@@ -9,7 +9,6 @@
     collect.py          collects them from data with two or three DuckDB queries
     scalars.py          values of every type as numbers or texts that order alike
     merging.py          those of two parts of a table together
-    combinations.py     different values of several columns of a small table together
     keys.py             columns whose values are unique, counted exactly
     stats_cache.py      keeps statistics by table version, in memory and on disk
     earlier_version.py  the version of a table before files were added

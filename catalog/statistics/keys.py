@@ -72,7 +72,7 @@ def _without_duplicates_nearby(
     start = table.split(max(1, table.rows // _NEARBY_ROWS))[0]
     names = ", ".join(sql_name(name) for name, _ in columns)
     block = select(cursor, names, table.source.scan(columns, start), f"LIMIT {_NEARBY_ROWS}").to_arrow_table()
-    return [pair for pair in pairs if distinct_rows(cursor, block, pair) == block.num_rows]
+    return [pair for pair in pairs if _distinct_rows(cursor, block, pair) == block.num_rows]
 
 
 def _is_unique(cursor: duckdb.DuckDBPyConnection, table: Table, names: Sequence[str]) -> bool:
@@ -83,13 +83,13 @@ def _is_unique(cursor: duckdb.DuckDBPyConnection, table: Table, names: Sequence[
     for number in range(passes):
         where = f"hash({sql_name(names[0])}) % {passes} = {number}" if passes > 1 else "true"
         [(here,)] = select(cursor, "count(*)", rows, f"WHERE {where}").fetchall() if passes > 1 else [(table.rows,)]
-        if distinct_rows(cursor, rows, names, where) != here:
+        if _distinct_rows(cursor, rows, names, where) != here:
             return False
         uncounted -= here
     return uncounted == 0
 
 
-def distinct_rows(
+def _distinct_rows(
     cursor: duckdb.DuckDBPyConnection, rows: str | pa.Table, names: Sequence[str], where: str = "true"
 ) -> int:
     """Number of distinct rows of these columns that have no NULL."""

@@ -13,7 +13,7 @@ from hashlib import blake2b
 
 from qoop.catalog.value import value
 from qoop.planner.algebra.expr import Column, Expr, columns_of, columns_of_all, is_not_null
-from qoop.planner.algebra.properties import equated, interchangeable
+from qoop.planner.algebra.properties import equated
 from qoop.planner.algebra.relation import Aggregate, Aggregation, Filter, Join, Project, Relation, Scan
 from qoop.planner.rules import apply_rules
 from qoop.planner.summaries.block import Leaf, SummaryBlock, leaf_of, named, text
@@ -79,7 +79,7 @@ class Summary:
         """The summary as a relation, after all rules."""
         used = columns_of_all((*self.predicates.values(), *self.keys.values(), *(one.on for one in self.partners)))
         used |= columns_of_all(expr for part in self.partials.values() for expr in part.exprs)
-        scans: list[Relation] = [_scan(leaf, used) for leaf in self.leaves.values()]
+        scans = [_scan(leaf, used) for leaf in self.leaves.values()]
         joined: Relation = reduce(lambda left, right: Join(left, right, "inner", ()), scans)
         joined = Filter(joined, tuple(self.predicates.values())) if self.predicates else joined
         for one in self.partners:
@@ -118,8 +118,6 @@ def covering(blocks: Sequence[SummaryBlock], is_unique: IsUnique, lifted: Lifted
         for expr in (key for one in rest for key in lifted(one)):
             keys.setdefault(text(expr), expr)
     keys |= {text(one.exists): one.exists for one in partners}
-    if not all(interchangeable(expr.type) for expr in keys.values()):
-        return None  # one value stands for a group of equal ones, which predicates may tell apart
     partials = {part.column.name: part for block in blocks for part in block.partials.values()}
     return Summary(shared, partners, predicates, keys, partials)
 

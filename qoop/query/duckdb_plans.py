@@ -130,7 +130,6 @@ class DuckDBPlans:
         self._lock = threading.Lock()
         self._known: OrderedDict[_Key, DuckDBPlan] = OrderedDict()
         self._characters = 0  # of their texts
-        self._in_vain: OrderedDict[str, None] = OrderedDict()  # patterns of texts
         self._slowdowns: deque[float] = deque(maxlen=_RECENT_RUNS)
 
     @property
@@ -166,16 +165,6 @@ class DuckDBPlans:
             )
         self._keep(key, made)
         return made
-
-    def seconds_taken(self, text: str) -> float | None:
-        """Seconds of one thread that the plan of a text has taken over its present tables; None: it has not run."""
-        found = self._find(self._key(text, self._tables.named(text), self._tables.binder.settings))
-        return found.seconds if found is not None and found.basis == "run" else None
-
-    def is_searched_in_vain(self, text: str) -> bool:
-        """True if no better plan was found for the last text that differs from this one in constants alone."""
-        with self._lock:
-            return normal_text(text).pattern in self._in_vain
 
     def add_estimate(self, known: DuckDBPlan, seconds: float, spilling: float = 0.0) -> DuckDBPlan:
         """Store the estimate by statistics for DuckDB's plan, in seconds of one thread.
@@ -219,7 +208,6 @@ class DuckDBPlans:
 
         A job whose tables have changed since has no effect.
         """
-        self._learn_search(bound.text, job.plans(), job.history())
         named = self._tables.named(bound.text)
         found = self._find(key := self._key(bound.text, named, bound.settings))
         if found is None or any(found.bound.tables.get(name) != known for name, known in bound.tables.items()):
@@ -239,19 +227,6 @@ class DuckDBPlans:
         elif staged not in (None, inf) and not found.runs:
             found = found.taking(max(found.seconds, GOES_ON * _seconds_until_left(plans, history)), "run")
         self._keep(key, found)
-
-    def _learn_search(self, text: str, plans: Sequence[Plan], history: Sequence[Record]) -> None:
-        """Remember whether a job that began by DuckDB's plan has found a better one, for texts with other constants."""
-        decided = [one for one in history if isinstance(one, Decided)]
-        if not decided or not plans[0].root.whole:
-            return
-        pattern = normal_text(text).pattern
-        with self._lock:
-            self._in_vain.pop(pattern, None)
-            if not any(one.switched for one in decided):
-                self._in_vain[pattern] = None
-            if len(self._in_vain) > _REMEMBERED:
-                self._in_vain.popitem(last=False)
 
     def _key_of(self, known: DuckDBPlan) -> _Key:
         return self._key(known.bound.text, known.tables, known.bound.settings)

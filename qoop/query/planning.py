@@ -14,7 +14,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -39,7 +38,7 @@ from qoop.query.output_losses import GOES_ON_PART
 from qoop.query.plan_search import MUCH_LESS, PlanSearch
 from qoop.query.plan_store import PlanStore
 from qoop.query.statements.statement import query_text
-from qoop.query.tables import SessionTables, weakly
+from qoop.query.tables import SessionTables
 
 if TYPE_CHECKING:
     from qoop.catalog.table import Table
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     from qoop.engine.task import CheckpointKey
     from qoop.planner.sql.bind import Bound
     from qoop.query.summaries.plans import SharedPlans
-    from qoop.query.summaries.templates import Templates
 
 COMPARE_SECONDS = 2.0
 """A query that should take DuckDB longer than this on its share, by footers alone, is compared with plans of stages
@@ -112,8 +110,6 @@ class QueryPlanning(PlanSearch):
                 chosen = self._goes_on(text, share, begun) or self._in_short_tasks(text, share, begun)
         elif reuse and self._earlier.has_answer(own.plan):
             chosen = self._by_own(own, text, share, begun)
-        elif reuse and (by_template := self._by_template(own, share)) is not None:
-            return by_template
         else:
             chosen = self._at_once(own, text, share, begun) or self._after_quick_search(own, text, share, begun)
         return replace(chosen, last_resort=own.plan)
@@ -139,22 +135,6 @@ class QueryPlanning(PlanSearch):
             return False
         seconds = self._plans.duckdb_seconds(text, share) or own.seconds
         return self._cost.on_threads(seconds, share.cpu) > GOES_ON_PART * life
-
-    def _by_template(self, own: DuckDBPlan, share: Resources) -> Planned | None:
-        """The query by a summary of texts that differ from it in constants alone; None: it runs as usual, as always
-        where outputs are to survive the process."""
-        if not self._config.reuse or self._earlier.losses.survive or not own.plan.root.shareable:
-            return None
-        return self._templates.plan(own, share)
-
-    @cached_property
-    def _templates(self) -> Templates:
-        from qoop.query.summaries.templates import Templates
-
-        return Templates(weakly(self.prepare), self._tables.catalog, self._earlier.stored.present, weakly(self._taken))
-
-    def _taken(self, text: str) -> float | None:
-        return self._duckdb_plans.seconds_taken(text)
 
     def _isolated(self, text: str, begun: float) -> Planned:
         """The plan of a text that child processes bind and run: DuckDB's, and no other."""
@@ -225,9 +205,8 @@ class QueryPlanning(PlanSearch):
         A query that is short by its footers runs by DuckDB's plan, and no other is made, unless it may try all pairs of
         rows. Footers say little of joins.
         So a longer query begins by DuckDB's plan, and a quick search for plans of stages runs at the same time
-        (`PlanSearch`), unless that was in vain for the same text with other constants. Plans are compared first where a
-        query is long by its footers, or where outputs are to survive the process: some may exist from an earlier run. A
-        query whose last run was killed is not short.
+        (`PlanSearch`). Plans are compared first where a query is long by its footers, or where outputs are
+        to survive the process: some may exist from an earlier run. A query whose last run was killed is not short.
         """
         seconds, grid = self._cost.on_threads(own.seconds, share.cpu), self._grid(share)
         short = seconds <= SHORT_SECONDS and not self._earlier.did_not_end(own.bound.text) and not may_pair_rows(own)
@@ -239,9 +218,7 @@ class QueryPlanning(PlanSearch):
             self._earlier.losses.survive or self._is_long(own, seconds) or self._was_better_in_stages(own, share)
         ):
             return None
-        searched = own.others_estimated is not None  # by an earlier run of this text, so no search is to come
-        at_once = not short and (searched or not self._duckdb_plans.is_searched_in_vain(text))
-        adaptive = self._adaptive(text, share, own.bound, own.tables, at_once=at_once, whole=plan.root.whole)
+        adaptive = self._adaptive(text, share, own.bound, own.tables, at_once=not short, whole=plan.root.whole)
         return Planned(own.bound, plan, own.tables, time.perf_counter() - begun, 0.0, adaptive, share)
 
     def _is_long(self, own: DuckDBPlan, seconds: float) -> bool:

@@ -3,6 +3,5 @@
 ::
 
     grouping.py   which queries that come at the same time share a summary
-    templates.py  texts that differ in constants alone: when a summary answers them
     plans.py      the plan of a summary, and those of the queries that read it
 """

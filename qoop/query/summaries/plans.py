@@ -16,12 +16,9 @@ from qoop.planner.identity.provenance import Provenances
 from qoop.planner.plan import Estimate, Plan, Resources
 from qoop.planner.planner import Planning
 from qoop.planner.summaries.roll_up import over_summary
-from qoop.planner.variants import LONE
+from qoop.planner.variants import Variant
 from qoop.query.job import Planned
 from qoop.query.summaries.grouping import SummaryGroup, TextToShare, merged_stats
-
-_ONE_TASK = LONE[0]
-"""A summary has far fewer groups than rows: one task with all slots groups them where they are read."""
 
 
 @value
@@ -36,12 +33,8 @@ def shared_plans(group: SummaryGroup, share: Resources) -> SharedPlans:
     """The plans of a group."""
     begun = time.perf_counter()
     tables = {name: table for one in group.texts.values() for name, table in one.prepared.tables.items()}
-    planner = SummaryPlanner(group, share)
-    plans: dict[int, Plan] = {}
-    for place, one in group.texts.items():
-        plan = planner.plan(one)
-        assert plan is not None  # the summary covers it
-        plans[place] = plan
+    planner = _Planner(group, share)
+    plans = {place: planner.plan(one) for place, one in group.texts.items()}
     first = next(iter(plans.values()))
     below = Plan(first.stages[:-1], first.stages[-2].columns, first.settings)
     seconds = time.perf_counter() - begun
@@ -55,7 +48,7 @@ def shared_plans(group: SummaryGroup, share: Resources) -> SharedPlans:
     return SharedPlans(Planned(planner.bound, below, tables, seconds, 0.0, available=share), found)
 
 
-class SummaryPlanner:
+class _Planner:
     """Plans of texts over one summary, whose stages are cut once."""
 
     def __init__(self, group: SummaryGroup, share: Resources) -> None:
@@ -67,35 +60,25 @@ class SummaryPlanner:
         self.bound = replace(texts[0].bound, text=text, ast=None, tables=known, columns=columns)
         splits = {name: parts for one in texts for name, parts in one.splits.items()}
         stats = merged_stats(one.stats for one in texts)
-        self.summary, self._cost = group.summary, texts[0].cost
+        self._summary, self._cost = group.summary, texts[0].cost
         self._planning = Planning(self.bound, relation, stats, splits, self._cost, texts[0].known)
-        slots = max(1, int(share.cpu))
-        self._placed = self._planning.placed(_ONE_TASK.on(share, slots, slots), share)
+        self._placed = self._planning.placed(Variant(), share)
         self._groups = Scan(f"summary {group.summary.name}", "", tuple((c.name, c) for c in relation.columns))
         self._provenances = Provenances(self.bound.settings)
         read = {name: [column for column, _ in typed] for name, (_, typed) in known.items()}
         self._cutter = Cutter(self._identity, read)
 
-    def plan(self, text: TextToShare) -> Plan | None:
-        """The plan of a text whose last stage reads the summary; None if that does not cover the text."""
+    def plan(self, text: TextToShare) -> Plan:
+        """The plan of a text whose last stage reads the summary."""
         relation, bound = text.prepared.relation, text.prepared.bound
-        read, meaning = (over_summary(relation, self.summary, rows) for rows in (self._placed, self._groups))
-        if read is None or meaning is None:
-            return None
+        read, meaning = (over_summary(relation, self._summary, rows) for rows in (self._placed, self._groups))
+        assert read is not None and meaning is not None  # the summary covers it
         assert isinstance(self._placed, Exchange) and self._placed.fragment is not None
         cost, made = self._cost, self._placed.fragment.estimate
         seconds = made.rows * (cost.exchange_row + cost.filter_row + cost.aggregate_row)
         estimate = Estimate(1.0, 1.0, max(seconds, 1e-4), BASE_MEMORY + made.bytes)
         fragment = Fragment(meaning, False, 1, 1, estimate)
         return self._cutter.cut(Exchange(read, "gather", fragment=fragment), bound.columns, bound.settings)
-
-    def reads_versions_of(self, text: TextToShare) -> bool:
-        """True if the summary reads the same versions of tables as a text."""
-        leaves = self.summary.all_leaves
-        return all(
-            leaf.version == leaves[name].version
-            for block in text.blocks for name, leaf in block.leaves.items() if name in leaves
-        )  # fmt: skip
 
     def _identity(self, meaning: Relation) -> Identity:
         """Stages of the summary are named as in any plan, and those that read it by its digest."""
