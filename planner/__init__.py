@@ -10,7 +10,6 @@
     estimate/      rows and costs
     join_order/    the order of joins
     arrange/       rewrites that need estimates
-    summaries/     finer aggregates that several queries are computed from
     exchange/      where rows move between tasks, and stages as SQL
     plan.py        stages and plans, which the engine runs
     packing.py     places tasks on machines

@@ -96,7 +96,7 @@ class Planning:
         self._arranger = Arranger(self.cardinality, cost, self._interner, self._known)
         self._plans: dict[int, tuple[Relation, Plan]] = {}
         columns = {name: [column for column, _ in typed] for name, (_, typed) in bound.tables.items()}
-        self._cutter = Cutter(self.identity, columns, observed)
+        self._cutter = Cutter(self._identity, columns, observed)
 
     @cached_property
     def _float_order(self) -> FloatOrder:
@@ -144,8 +144,7 @@ class Planning:
     def _non_deterministic(self) -> NonDeterminism:
         return NonDeterminism(self._float_order)
 
-    def identity(self, meaning: Relation) -> Identity:
-        """The content of an output that means the same as a relation."""
+    def _identity(self, meaning: Relation) -> Identity:
         meaning = self._interner.of(meaning)
         found = self._provenances.of(meaning)
         return Identity(

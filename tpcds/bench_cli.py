@@ -39,7 +39,6 @@ from qoop.tpcds.queues import bench as queues
 from qoop.tpcds.simulate import measuring, sweeps
 from qoop.tpcds.spot import commands as spot
 from qoop.tpcds.streams import bench as streams
-from qoop.tpcds.streams import tiles
 from qoop.tpcds.suite import commands as suite
 from qoop.tpcds.views import commands as views_commands
 
@@ -479,7 +478,7 @@ def _exchanges(commands: Commands) -> None:
 _GROUPS: Mapping[str, Sequence[Callable[[Commands], None]]] = {
     "on this machine, next to DuckDB": (
         _add_bombs, _add_shrink, _add_arrive, _add_continued, _add_lives, _add_interrupt, _add_resizes, _add_overhead,
-        _add_eta, shapes.add_command, spot.add_command, streams.add_command, tiles.add_command,
+        _add_eta, shapes.add_command, spot.add_command, streams.add_command,
         views_commands.add_load_command,
     ),
     "in virtual time": (

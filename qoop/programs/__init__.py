@@ -11,7 +11,6 @@ has each message (:mod:`qoop.adaptive.program_log`), so a rerun goes through the
     iterate/       steps in SQL that are repeated until their loss stops falling
     sweeps/        many settings of one query, of which only the good ones cost
     views/         views that are kept, and refreshed at the cost of what has changed
-    together.py    jobs of queries that come at the same time, and share summaries
     parts.py       rows by a digest, in memory or in a folder
     folder_lock.py one process at a time uses a folder
     kinds.py       the classes of programs, for a rerun

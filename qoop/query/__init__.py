@@ -8,7 +8,6 @@
     statements/       statements other than SELECT: views, COPY, SET, parameters
     planning.py       the plan that a query begins with: DuckDB's, or one of stages
     plan_search.py    the plans of a query and their estimates, also while it runs
-    summaries/        queries that come at the same time, and are computed from one finer aggregate
     preparation.py    binds queries and collects the statistics that their planning needs
     quick_plans.py    plans of stages that are quick to make, to compare DuckDB's plan with
     earlier_work.py   the outputs and plans that earlier runs have left

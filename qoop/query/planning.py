@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from qoop.engine.events import Committed
     from qoop.engine.task import CheckpointKey
     from qoop.planner.sql.bind import Bound
-    from qoop.query.summaries.plans import SharedPlans
 
 COMPARE_SECONDS = 2.0
 """A query that should take DuckDB longer than this on its share, by footers alone, is compared with plans of stages
@@ -296,27 +295,6 @@ class QueryPlanning(PlanSearch):
         """The alternatives of a query that has one plan."""
         grid = grid or self._grid(self.usable)
         return Alternatives(Pool(grid, (Candidate(plan, "DuckDB", grid.machine, self._cost),)), (0,))
-
-    def together(self, texts: Mapping[int, str]) -> Sequence[SharedPlans]:
-        """The plans of those texts that are cheaper with a summary that they share, by their places. Raises as
-        `Session.submit` does."""
-        from qoop.query.summaries.grouping import LEAST_SECONDS, Grouping, text_to_share  # loads the planner
-        from qoop.query.summaries.plans import shared_plans
-
-        self._learn()
-        share, own = self.usable, dict[int, DuckDBPlan]()
-        for place, text in texts.items():
-            if self._tables.isolates(text) or self._in_stages_only(read := self._tables.as_read(text)):
-                continue
-            plan = self._own(read, int(share.cpu))
-            if not self._earlier.has_answer(plan.plan):
-                own[place] = plan
-        if sum(one.seconds for one in own.values()) < LEAST_SECONDS * len(own):
-            return []
-        found = {place: text_to_share(self.prepare(one.bound.text), one.plan) for place, one in own.items()}
-        candidates = {place: one for place, one in found.items() if one is not None}
-        groups = Grouping(self._tables.catalog, candidates).groups() if candidates else []
-        return [shared_plans(group, share) for group in groups]
 
     def row_seconds(self) -> Mapping[str, float]:
         """The seconds that functions of Python have taken for a row, by their keys."""

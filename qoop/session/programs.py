@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
     from qoop.query.result import Result
     from qoop.query.statements.parameters import Parameters
     from qoop.session.options import SessionOptions
-    from qoop.session.starting import JobStarts, StartOptions
+    from qoop.session.starting import StartOptions
 
 
 class Programs(Registration):
@@ -43,7 +41,6 @@ class Programs(Registration):
     planning: QueryPlanning
     cluster: Cluster
     _options: SessionOptions
-    _starts: JobStarts
 
     if TYPE_CHECKING:
 
@@ -57,43 +54,6 @@ class Programs(Registration):
         def available(self) -> Resources: ...
 
         def _written_out(self, text: str) -> AbstractContextManager[str]: ...
-
-    @interruptible()
-    def submit_many(
-        self,
-        texts: Sequence[str],
-        *,
-        resume: bool | None = None,
-        watch: Callable[[Job], object] | None = None,
-        **terms: Unpack[JobTerms],
-    ) -> list[Job]:
-        """Start queries that come at the same time, as the tiles of a dashboard do; one job for each, in their order.
-
-        Aggregates over the same tables are computed from one finer aggregate where that takes less than a pass over
-        the tables for each. The first query runs by itself, and the others are planned once it has ended, or after two
-        seconds.
-        resume, terms: as for `submit`; with resume=False nothing is shared. watch: is called with each job at its
-        start, with the first one before the others are planned.
-
-        Raises as `submit` does for the first query at fault; the others are cancelled.
-        """
-        from qoop.programs.together import started, submitted
-
-        chosen = self._options.terms_with(**terms)
-        own = resume is None and bool(chosen.user)
-        start = partial(self.start, terms=chosen, resume=True, own_outputs=own)
-        start_summary = partial(self._starts.start, terms=chosen, resume=True, own_outputs=own)
-
-        def share(texts: Mapping[int, str]) -> Mapping[int, Job]:
-            with ExitStack() as written:
-                queries = {
-                    place: written.enter_context(self._written_out(self._tables.one_query(text)))
-                    for place, text in texts.items()
-                }
-                return started(self.planning.together(queries), start_summary, start)
-
-        submit = partial(self.submit, resume=resume, **terms)
-        return submitted(texts, submit, None if resume is False else share, watch)
 
     @interruptible()
     def approximate(

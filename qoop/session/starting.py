@@ -44,7 +44,6 @@ class StartOptions(TypedDict, total=False):
     only those of the same tenant and user.
     follows: the job continues another one, and does not queue again. gain: see `JobRequest`.
     profiled: its history has DuckDB's profiles of its tasks.
-    after: a job whose outputs it reads; it starts when that one has ended.
     """
 
     timeout: float | None
@@ -53,7 +52,6 @@ class StartOptions(TypedDict, total=False):
     follows: bool
     gain: float | None
     profiled: bool
-    after: JobHandle | None
 
 
 _LITTLE = 0.1
@@ -96,19 +94,19 @@ class JobStarts:
         if request.reuse:
             root = planned.plan.root
             self._backend.verify([checkpoint_key(root, part) for part in range(root.width)])
-        handle = self._reading(request, planned, options.get("after"))
+        handle = self._reading(request, planned)
         self._planning.started(planned, handle)
         return handle
 
-    def _reading(self, request: JobRequest, planned: Planned, after: JobHandle | None) -> JobHandle:
+    def _reading(self, request: JobRequest, planned: Planned) -> JobHandle:
         """Submit the job. The files that it reads stay until it ends."""
         if not any(getattr(table.source, "manifest", "") for table in planned.tables.values()):
-            return self._submitted(request, planned, after)
+            return self._submitted(request, planned)
         from qoop.catalog.sources.created import in_use  # few tables have files that may go
 
         with ExitStack() as uses:
             uses.enter_context(in_use(planned.tables.values()))
-            handle = self._submitted(request, planned, after)
+            handle = self._submitted(request, planned)
             end = uses.pop_all().close
         handle.done.add_done_callback(lambda _: end())
         return handle
@@ -162,14 +160,14 @@ class JobStarts:
         all_saved = config.checkpoint_full == "error"
         return Limits(near=config.ray is not None, locked=config.locked, profiled=profiled, all_saved=all_saved)
 
-    def _submitted(self, request: JobRequest, planned: Planned, after: JobHandle | None) -> JobHandle:
+    def _submitted(self, request: JobRequest, planned: Planned) -> JobHandle:
         """Submit the job. If its outputs may serve another run of the text, the folder of checkpoints gets a record of
         it."""
         if self.earlier_runs is None or not (request.durable and request.reuse):
-            return self._cluster.submit(request, after)
+            return self._cluster.submit(request)
         begun = self.earlier_runs.begin(planned)
         try:
-            handle = self._cluster.submit(replace(request, earlier=begun.why), after)
+            handle = self._cluster.submit(replace(request, earlier=begun.why))
         except BaseException:
             begun.end(answered=True)
             raise

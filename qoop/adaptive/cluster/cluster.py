@@ -161,8 +161,8 @@ class Cluster:
 
     # --- for any thread -------------------------------------------------------------------------------------
 
-    def submit(self, request: JobRequest, after: JobHandle | None = None) -> JobHandle:
-        """Start a job. after: a job whose outputs it reads: it starts once that one has ended, however it did.
+    def submit(self, request: JobRequest) -> JobHandle:
+        """Start a job.
 
         Raises SessionClosed after `close`, ExecutionError if the cluster's loop has failed, Overloaded if the queue is
         full.
@@ -170,7 +170,7 @@ class Cluster:
         with self.lock:
             self._table.check_queue(self._options.most_queued)
         number = next(self._numbers)
-        return self.enter(Submitted(f"job{number}", number, self._clock.now(), request), after)
+        return self.enter(Submitted(f"job{number}", number, self._clock.now(), request))
 
     @property
     def overloaded(self) -> bool:
@@ -183,14 +183,14 @@ class Cluster:
         with self.lock:
             self._past.ended_early(tenant, part)
 
-    def enter(self, message: Submitted, after: JobHandle | None = None) -> JobHandle:
+    def enter(self, message: Submitted) -> JobHandle:
         """Start a job that has a name already. Raises as `submit` does."""
         most_memory = self._granter.limits.most_memory(message.request.terms)
         job = active_job(message, self, self._clock, self._driver, most_memory)
         with self.lock:
             self._check_open()
             self._coming[message.job] = job
-        self.post(message) if after is None else after.when_ended(lambda: self.post(message))
+            self.post(message)
         return job.handle
 
     def resize(self, slots: int | None = None, memory: int | None = None, notice: float = 0.0, why: str = "") -> None:
@@ -376,7 +376,7 @@ class Cluster:
 
     def _open(self, message: Message, now: float) -> None:
         match message:
-            case Submitted(name) if name in self._coming:  # else it was cancelled before its turn
+            case Submitted(name):
                 self._admit(self._coming.pop(name), now)
             case CancelRequested(name, error):
                 self._table.cancel(name, now, error)

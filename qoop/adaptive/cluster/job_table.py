@@ -136,10 +136,6 @@ class JobTable:
         """Cancel a job, unless it has ended."""
         if job in self.active:
             self.order(job, self.active[job].run.cancel(now=now, error=error))
-        elif job in self.coming:  # it waits for another job, and has nothing to stop
-            waiting = self.coming.pop(job)
-            waiting.run.cancel(now=now, error=error)
-            resolve(waiting)
 
     def cancel_all(self, now: float) -> None:
         """Cancel all jobs that have not ended."""
