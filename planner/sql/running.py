@@ -83,8 +83,12 @@ def bound_of(predicate: Expr, inner: frozenset[Column]) -> Bound | None:
 
 def check(running: Running) -> None:
     """Raise Unsupported for what a running aggregate does not compute as the subquery does."""
-    for ours, theirs in (*running.keys, (running.bound.inner, running.bound.outer)):
-        if ours.type != theirs.type or not (interchangeable(ours.type) or ours.type == "DOUBLE"):
+    bound = running.bound
+    ordered = bound.inner.type == "DOUBLE" or interchangeable(bound.inner.type)  # 0.0 and -0.0 are peers
+    if not ordered or any(not interchangeable(ours.type) for ours, _ in running.keys):
+        raise Unsupported("a subquery correlated by values of which equal ones may differ")
+    for ours, theirs in (*running.keys, (bound.inner, bound.outer)):
+        if ours.type != theirs.type:
             raise Unsupported(f"a subquery correlated by values of {ours.type} and {theirs.type}")
     for one in running.aggregations:
         if one.distinct or one.ordered or one.call.op not in _FUNCTIONS:

@@ -30,6 +30,7 @@ VALUES = {
     "filter": "SELECT min(v + 1) FILTER (WHERE v % 2 = 0) FROM u WHERE u.k + 1 = t.k + 0 AND u.at {op} t.at * 2",
     "no equal key": "SELECT avg(v) FROM u WHERE u.at {op} t.at",
     "times": "SELECT max(ts) FROM u WHERE u.k = t.k AND u.ts {op} t.ts",
+    "doubles": "SELECT count(*) FROM u WHERE u.k = t.k AND (u.at - 25) / 5 {op} (t.at - 25) * -0.2::DOUBLE",
     "of a join": "SELECT sum(u.v * w.v) FROM u JOIN u w ON u.k = w.k AND w.at = 7 WHERE u.k = t.k AND u.at {op} t.at",
 }
 
@@ -70,8 +71,9 @@ def test_the_value_is_used_anywhere(world: World, query: str) -> None:
         "SELECT list(v) FROM u WHERE u.k = t.k AND u.at <= t.at",
         "SELECT max(v) FROM u WHERE u.k = t.k AND u.at <= t.at + 0.5",
         "SELECT max(v) FROM u WHERE u.k = t.k AND u.at <= t.at GROUP BY u.k",
+        "SELECT max(v) FROM u WHERE u.k::DOUBLE = t.k::DOUBLE AND u.at <= t.at",
     ],
-    ids=["two bounds", "distinct", "list", "types", "groups"],
+    ids=["two bounds", "distinct", "list", "types", "groups", "keys of doubles"],
 )
 def test_what_is_no_running_aggregate_runs_whole(world: World, subquery: str) -> None:
     _, relation = world.placed(f"SELECT id, ({subquery}) FROM t")
