@@ -239,6 +239,11 @@ def cast(expr: Expr, type_: str) -> Expr:
     return Call("cast", (expr,), "CAST({0} AS " + type_.replace("{", "{{").replace("}", "}}") + ")", type_)
 
 
+def null_of(type_: str) -> Expr:
+    """NULL of a type."""
+    return cast(Literal("NULL", "NULL", None), type_)
+
+
 def conjuncts(expr: Expr) -> tuple[Expr, ...]:
     """Split at AND.
 

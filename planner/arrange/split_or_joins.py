@@ -27,12 +27,12 @@ from qoop.planner.algebra.expr import (
     Expr,
     Literal,
     binary,
-    cast,
     columns_of,
     conjunction,
     conjuncts,
     disjuncts,
     negate,
+    null_of,
     substitute,
 )
 from qoop.planner.algebra.properties import is_total
@@ -203,7 +203,7 @@ def _inner(split: _Split) -> Relation:
 def _outer(split: _Split) -> Relation:
     alone = split.without_partner(split.left(), split.branches.all)
     padding = tuple(
-        (Column(f"{column.name}:{split.name}_none", column.type), cast(Literal("NULL", "NULL", None), column.type))
+        (Column(f"{column.name}:{split.name}_none", column.type), null_of(column.type))
         for column in split.join.right.columns
     )
     padded = Project(alone, (*((column, column) for column in alone.columns), *padding))

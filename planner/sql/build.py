@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from sqlglot import exp
 
 from qoop.catalog.errors import BindError, PlanError, QueryError
-from qoop.planner.algebra.expr import Column, Expr, Literal, cast
+from qoop.planner.algebra.expr import Column, Expr, Literal, cast, null_of
 from qoop.planner.algebra.relation import (
     Limit,
     Opaque,
@@ -310,9 +310,8 @@ class Builder:
         self, relation: Relation, columns: Mapping[str, Column], types: Mapping[str, str]
     ) -> tuple[Relation, tuple[Column, ...]]:
         """The branch with a column of each name, in their order."""
-        null = Literal("NULL", "NULL", None)
         pairs = tuple(
-            (columns[name], columns[name]) if name in columns else (self.names.fresh(name, type_), cast(null, type_))
+            (columns[name], columns[name]) if name in columns else (self.names.fresh(name, type_), null_of(type_))
             for name, type_ in types.items()
         )
         return Project(relation, pairs), tuple(column for column, _ in pairs)

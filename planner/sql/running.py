@@ -20,14 +20,13 @@ from qoop.planner.algebra.expr import (
     Call,
     Column,
     Expr,
-    Literal,
     binary,
-    cast,
     columns_of,
     columns_of_all,
     conjunction,
     equals,
     is_not_null,
+    null_of,
     substitute,
 )
 from qoop.planner.algebra.properties import interchangeable
@@ -163,6 +162,4 @@ def _pairs(exprs: Sequence[Expr], like: Sequence[Column], names: Names) -> tuple
 
 
 def _nulls(columns: Sequence[Column], names: Names) -> tuple[tuple[Column, Expr], ...]:
-    return tuple(
-        (names.fresh(column.name, column.type), cast(Literal("NULL", "NULL", None), column.type)) for column in columns
-    )
+    return tuple((names.fresh(column.name, column.type), null_of(column.type)) for column in columns)

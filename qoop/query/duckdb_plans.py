@@ -268,8 +268,9 @@ def seconds_of(text: str, tables: Mapping[str, Table]) -> float:
 
 def may_pair_rows(own: DuckDBPlan) -> bool:
     """True if the query may be long although its tables are small: it may try all pairs of their rows."""
-    pairs = possible_pairs(own.bound.text, _sizes(own.tables))
-    return own.basis == "footers" and pairs * DEFAULT.nested_pair > SHORT_SECONDS
+    if own.basis != "footers":
+        return False
+    return possible_pairs(own.bound.text, _sizes(own.tables)) * DEFAULT.nested_pair > SHORT_SECONDS
 
 
 def _sizes(tables: Mapping[str, Table]) -> dict[str, TableSize]:
