@@ -29,7 +29,7 @@ COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 # A call of these gives another value each time, or does something: never duplicated, moved or shared.
 VOLATILE = frozenset(
     """random rand uuid gen_random_uuid uuidv4 uuidv7 nextval currval setseed sleep_ms pg_sleep write_log current_query
-    current_query_id current_connection_id current_transaction_id txid_current
+    current_query_id current_connection_id current_transaction_id txid_current setval vector_type
     volatile_python""".split()  # noqa: SIM905
 )
 # A call of a function of Python, of which nothing is known; one that is not deterministic is volatile.

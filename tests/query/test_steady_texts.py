@@ -30,3 +30,8 @@ def test_common_texts_need_no_list_of_functions(monkeypatch):
 )  # fmt: skip
 def test_others_are_found(text):
     assert not is_steady(text)
+
+
+@pytest.mark.parametrize("call", ["dayname(d)", "date_trunc('month', d)", "last_day(d)", "d - to_days(1)", "range(3)"])
+def test_functions_of_dates_are_steady_since_the_zone_is_a_setting(call):
+    assert is_steady(f"SELECT {call}, sum(a) FROM t GROUP BY ALL")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -55,6 +56,22 @@ def test_it_does_so_by_default_and_an_option_turns_it_off(as_installed: None, da
     with qoop.connect(slots=2, reuse=False) as session:
         session.register_folder(data)
         assert attempts(session.submit(TEXT)) == attempts(session.submit(TEXT)) > 0
+
+
+def test_parts_of_instants_serve_again_in_the_same_time_zone_only(as_installed: None, tmp_path: Path) -> None:
+    instants = pa.array([1_700_000_000 + 5_000 * i for i in range(100)], pa.timestamp("s", "UTC"))
+    pq.write_table(pa.table({"i": instants}), tmp_path / "t.parquet")
+    text = "SELECT day(i) AS d, last_day(i) AS l, count(*) AS n FROM t GROUP BY ALL ORDER BY ALL"
+    with qoop.connect(slots=2) as session, duckdb.connect() as oracle:
+        session.register_folder(tmp_path)
+        for zone in ("UTC", "Asia/Tokyo"):
+            session.set("TimeZone", zone)
+            oracle.execute(f"SET TimeZone = '{zone}'")
+            expected = oracle.execute(text.replace("FROM t", f"FROM '{tmp_path / 't.parquet'}'")).fetchall()
+            jobs = [session.submit(text) for _ in range(2)]
+            assert [job.result().fetchall() for job in jobs] == [expected, expected] and len(expected) > 5
+            assert attempts(jobs[0]) > 0
+            assert attempts(session.submit(text)) == 0
 
 
 def test_explain_names_the_job_whose_answer_is_there(as_installed: None, data: Path) -> None:

@@ -32,6 +32,7 @@ _STEADY = frozenset(
     regexp_replace replace right round row_number rpad rtrim sign split_part sqrt starts_with stddev stddev_pop
     stddev_samp string_agg strlen substr substring sum trim trunc try_cast upper var_pop var_samp varchar
     variance
+    date_diff date_part date_trunc day dayofweek dayofyear extract hour minute month quarter second strftime week year
     all and any as between by case char cube distinct else end except exists filter from full group having if in
     inner intersect is join like limit not offset on or order over partition rollup select sets then union using
     values when where with""".split()  # noqa: SIM905
@@ -152,10 +153,16 @@ def _unsteady_calls() -> frozenset[str]:
 @cache
 def _functions() -> Sequence[tuple[str, bool]]:
     """The functions that are unsteady wherever they are named (True), and those that stand for tables. DuckDB needs 10
-    ms to list its functions."""
+    ms to list its functions.
+
+    DuckDB 2.0 declares `year` and others of an instant, a time with a zone, to be consistent within a query only. What
+    changes between queries is the session's zone, which is one of its settings, so such functions are steady.
+    """
     rows = ask(
         "SELECT lower(function_name), bool_or(function_type NOT IN ('table', 'table_macro')) FROM duckdb_functions() "
-        "WHERE stability <> 'CONSISTENT' OR function_type IN ('table', 'table_macro') "
+        "WHERE (stability <> 'CONSISTENT' AND NOT (stability = 'CONSISTENT_WITHIN_QUERY' AND len(parameters) > 0 "
+        "AND regexp_matches(concat(parameter_types::VARCHAR, return_type), 'WITH TIME ZONE|TIMESTAMPTZ'))) "
+        "OR function_type IN ('table', 'table_macro') "
         "OR macro_definition ILIKE '%current_timestamp%' OR macro_definition ILIKE '%now()%' GROUP BY 1"
     )
     return [(str(name), bool(unsteady)) for name, unsteady in rows]
