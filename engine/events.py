@@ -80,12 +80,14 @@ class WorkObserved:
     """The progress of an attempt that goes on for longer than a moment.
 
     part: of its work that DuckDB believes to be over, above 0 and up to 1; None: it does not say, as of stages. slowed:
-    the factor by which threads of its machine's process take longer of late because others use the CPUs.
+    the factor by which threads of its machine's process take longer of late because others use the CPUs. cpu_seconds:
+    that it has used; None: it has no process of its own.
     """
 
     attempt: AttemptId
     part: float | None
     slowed: float = 1.0
+    cpu_seconds: float | None = None
 
 
 @value
@@ -274,7 +276,7 @@ class Running:
 
     started: when it was granted its resources, or began where it had to wait after that. queued: it waits still.
     most: slots that it can be granted while it runs; 0: it keeps its resources to the end. extra: it runs on a slot
-    that its machine has not got.
+    that its machine has not got. cpu_seconds: that it has used, as last reported; None: no report says.
     """
 
     attempt: AttemptId
@@ -285,6 +287,7 @@ class Running:
     most: int = 0
     extra: bool = False
     queued: bool = False
+    cpu_seconds: float | None = None
 
     def spent(self, now: float) -> float:
         """Seconds that it has run."""

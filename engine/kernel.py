@@ -60,7 +60,7 @@ WORN = 1_000
 
 
 class Kernel:
-    """Runs one task at a time; only `interrupt`, `regrant` and `part_over` may be called from other threads.
+    """Runs one task at a time; `interrupt`, `regrant`, `part_over` and `cpu_seconds` may be called from other threads.
 
     Fragments that the planner has printed run in an instance of DuckDB that can open the files of the tables it was
     given so far, and no others. A user's own text (an opaque stage) may read files, so it has a separate instance;
@@ -228,6 +228,10 @@ class Kernel:
         with self._lock:
             percent = self._connection.query_progress() if self._querying else 0.0
         return min(1.0, percent / 100.0) if percent > 0.0 else None
+
+    def cpu_seconds(self) -> float | None:
+        """None: what DuckDB's threads use is not known by task."""
+        return None
 
     def interrupt(self) -> None:
         """End the query that runs now, within about 1 ms. Without effect if none runs *yet*: repeat it."""

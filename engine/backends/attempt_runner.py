@@ -209,7 +209,7 @@ class AttemptRunner:
         def report(called: tuple[FunctionCalls, ...]) -> None:
             self._report(CallsObserved(spec.attempt, called))
 
-        with self._work_watch.watched(spec.attempt, kernel.part_over):
+        with self._work_watch.watched(spec.attempt, kernel.part_over, kernel.cpu_seconds):
             made = kernel.run(spec, read, attempt.check, begin, report)
         committed = Committed(
             spec.key,

@@ -30,6 +30,7 @@ _TASKS = "/proc/self/task"
 class _Watched:
     attempt: AttemptId
     part: Callable[[], float | None]
+    cpu_seconds: Callable[[], float | None]
     begun: float
     due: float
 
@@ -45,11 +46,13 @@ class WorkWatch:
         self._thread = WhileWorking(self._check, "qoop-progress", first=_EVERY)
 
     @contextmanager
-    def watched(self, attempt: AttemptId, part: Callable[[], float | None]) -> Iterator[None]:
-        """Report an attempt meanwhile. part: see `WorkObserved`."""
+    def watched(
+        self, attempt: AttemptId, part: Callable[[], float | None], cpu_seconds: Callable[[], float | None]
+    ) -> Iterator[None]:
+        """Report an attempt meanwhile. part, cpu_seconds: see `WorkObserved`."""
         now = time.perf_counter()
         with self._lock:
-            self._attempts[attempt] = _Watched(attempt, part, now, now + _EVERY)
+            self._attempts[attempt] = _Watched(attempt, part, cpu_seconds, now, now + _EVERY)
         try:
             with self._thread.watched():
                 yield
@@ -68,7 +71,7 @@ class WorkWatch:
         if due:
             self._cpu.read()
         for one in due:
-            self._report(WorkObserved(one.attempt, one.part(), self._cpu.slowed))
+            self._report(WorkObserved(one.attempt, one.part(), self._cpu.slowed, one.cpu_seconds()))
             one.due = now + max(_EVERY, _PART * (now - one.begun))
         return _EVERY
 

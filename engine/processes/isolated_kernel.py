@@ -113,6 +113,11 @@ class IsolatedKernel:
         """None: the process does not say."""
         return None
 
+    def cpu_seconds(self) -> float | None:
+        """Seconds that the call of the process has used; None: it has no process by now."""
+        with self._lock:
+            return None if self._process is None else self._process.used_seconds
+
     def interrupt(self) -> None:
         """Kill the process of the task, if it has one by now."""
         with self._lock:

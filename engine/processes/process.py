@@ -42,7 +42,7 @@ class Limits(NamedTuple):
 
 
 class ChildProcess:
-    """One child process. Only `interrupt` may be called from another thread than the rest.
+    """One child process. Only `interrupt` and `used_seconds` may be used from another thread than the rest.
 
     id: of the process; 0 until its first call. known: what its caller has sent it before, and it still has. size: bytes
     that its call has taken, as last read. check_all: raises OutOfMemory for a call that has to give way.
@@ -71,6 +71,11 @@ class ChildProcess:
     def fit(self) -> bool:
         """It has ended its last call, and can take another."""
         return self._ended_well and self._urgent and not self._interrupted
+
+    @property
+    def used_seconds(self) -> float:
+        """CPU seconds that its call has used, as last read; they are read until it is not urgent."""
+        return max(0.0, self._seconds - self._seconds_before)
 
     def call(
         self,

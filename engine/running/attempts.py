@@ -268,5 +268,5 @@ def running(attempt: Attempt, seconds: float) -> Running:
     """The attempt as the scheduler sees it. seconds: a task of its stage should take."""
     return Running(
         attempt.id, attempt.machine, attempt.resources, attempt.started, seconds, attempt.most, attempt.extra,
-        attempt.queued,
+        attempt.queued, None if attempt.work is None else attempt.work.cpu_seconds,
     )  # fmt: skip

@@ -23,7 +23,7 @@ from qoop.catalog.errors import Cancelled, ConfigError, Timeout
 from qoop.engine.backends.outcomes import Outcome, as_estimated
 from qoop.engine.backends.simulated import SimulatedBackend
 from qoop.engine.clock import VirtualClock
-from qoop.engine.events import SlotsChanged
+from qoop.engine.events import SlotsChanged, WorkObserved
 from qoop.engine.history import Started, Stopping
 from qoop.engine.task import TaskSpec
 from qoop.planner.plan import ISOLATED, Estimate, Plan, Resources, Stage
@@ -246,6 +246,28 @@ def test_a_short_query_that_is_late_once_is_tried_again(opaque: str | None) -> N
     assert {job.state for job in (other, *unlucky)} == {"SUCCEEDED"}
     assert [tries[name] for name in names] == [2] * 3
     for one in endless:
+        one.cancel()
+    world.end()
+
+
+@pytest.mark.parametrize(("cpu_seconds", "goes_on"), [(0.02, True), (0.2, False)])
+def test_a_text_in_a_process_is_late_by_what_its_process_has_used(cpu_seconds: float, goes_on: bool) -> None:
+    """The machine is full, so it takes 3 s where 20 ms are enough, and other short queries wait for its slot."""
+    taken = {"endless": inf, "slow": 3.0, "other": 2.0}
+    world = World(script=lambda spec: Outcome(taken.get(spec.stage.id.rstrip("0123456789"), 0.01)))
+    endless = [world.submit(plan(f"endless{number}", 0.01), "bomber") for number in range(2)]
+    world.until(3.0)
+    world.submit(plan("first", 0.01), "dashboard")
+    world.until(3.1)
+    slow = world.submit(plan("slow", 0.01, opaque=ISOLATED), "dashboard")
+    world.until(3.2)
+    others = [world.submit(plan(f"other{number}", 0.01), "dashboard") for number in range(4)]
+    (attempt,) = (one.attempt for one in slow._run.running())
+    for tick in range(1, 12):
+        world.backend.happen(WorkObserved(attempt, None, 1.0, cpu_seconds), 3.1 + 0.25 * tick)
+    world.until(6.2)
+    assert (slow.state == "SUCCEEDED" and began(slow) == (3.1, True)) is goes_on
+    for one in (*endless, slow, *others):
         one.cancel()
     world.end()
 

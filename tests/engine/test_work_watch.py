@@ -18,7 +18,7 @@ from qoop.engine.backends.local import MACHINE, LocalBackend
 from qoop.engine.backends.work_watch import ThreadTimes
 from qoop.engine.events import Event, TaskSucceeded, WorkObserved
 from qoop.engine.task import AttemptId, TaskId, TaskSpec, checkpoint_key
-from qoop.planner.plan import Resources, Stage
+from qoop.planner.plan import ISOLATED, Resources, Stage
 
 
 @contextmanager
@@ -53,13 +53,14 @@ def test_who_waits_for_a_cpu_is_known() -> None:
     assert times.ran * times.slowed == pytest.approx(passed, rel=0.5) and times.slowed > 1.0
 
 
-def test_a_long_query_tells_how_far_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize("opaque", ["DuckDB plans it", ISOLATED])
+def test_a_long_query_reports_its_progress_or_its_cpu_seconds(opaque: str, tmp_path: Path) -> None:
     columns = (("n", "BIGINT"),)
     path = tmp_path / "numbers.parquet"
     rows = pa.table({"i": range(300_000), "k": [i % 1_000 for i in range(300_000)]})
     pq.write_table(rows, path, row_group_size=10_000)
     sql = f"SELECT count(*) AS n FROM '{path}' a JOIN '{path}' b ON a.k = b.k WHERE hash(a.i, b.i) % 7 = 3"
-    stage = Stage("all", sql, (), columns, 1, "all", opaque="DuckDB plans it", whole=True)
+    stage = Stage("all", sql, (), columns, 1, "all", opaque=opaque, whole=True)
     attempt = AttemptId(TaskId("job", "all", 0), 1)
     with closing(LocalBackend(1, 1_000_000_000, spill_dir=tmp_path)) as backend:
         backend.start(MACHINE, TaskSpec(attempt, stage, checkpoint_key(stage, 0), (), {}, Resources(1, 200e6)))
@@ -68,5 +69,7 @@ def test_a_long_query_tells_how_far_it_is(tmp_path: Path) -> None:
             events += backend.wait(60)
     seen = [event for event in events if isinstance(event, WorkObserved)]
     parts = [event.part for event in seen if event.part is not None]
-    assert parts == sorted(parts) and all(0 < part <= 1 for part in parts) and parts
+    used = [event.cpu_seconds for event in seen if event.cpu_seconds is not None]
+    assert parts == sorted(parts) and all(0 < part <= 1 for part in parts) and bool(parts) == (opaque != ISOLATED)
+    assert used == sorted(used) and (used[-1] > 0.1 if opaque == ISOLATED else not used)
     assert all(event.attempt == attempt and event.slowed >= 1.0 for event in seen)

@@ -2,9 +2,9 @@
 
 python tests/soak/bomb_clients.py FOLDER dashboards|bombers
 
-A dashboard sends a short query about once a second and compares the rows. A bomber sends texts that need any memory,
-any time or a reader that never comes; it waits for the end, cancels, leaves, or stops to read. Each line of the log is
-one query. Both run until they are killed.
+A dashboard sends a short query about once a second and compares the rows; every other query has a new constant. A
+bomber sends texts that need any memory, any time or a reader that never comes; it waits for the end, cancels, leaves,
+or stops to read. Each line of the log is one query. Both run until they are killed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "attack")]
@@ -54,14 +53,47 @@ BOMBS = (*KINDS, *LARGE, *UNREAD, HUGE)
 WAYS = ("wait", "wait", "cancel", "leave", "stop reading")
 
 
+ROWS = 100_000
+USUAL = 40_000
+"""The constant of every other query, whose answer the server may have kept."""
+
+
+@dataclass(frozen=True)
+class Short:
+    """A kind of short query. text: with {n}, a constant below `USUAL`. rows: its answer as JSON, by the constant."""
+
+    text: str
+    rows: Callable[[int], list[dict[str, object]]]
+
+
+def _sum_of(k: int, start: int) -> int:
+    """The sum of the ids from a start on that are k modulo 7."""
+    first = start + (k - start) % 7
+    last = ROWS - 1 - (ROWS - 1 - k) % 7
+    return (first + last) * ((last - first) // 7 + 1) // 2
+
+
+SHORT = (
+    Short("SELECT 1 AS one", lambda n: [{"one": 1}]),
+    Short("SELECT name FROM sales WHERE id = {n}", lambda n: [{"name": f"n{n}"}]),
+    Short(
+        "SELECT count(*) AS n, max(name) AS last FROM sales WHERE id BETWEEN {n} AND {n} + 1000",
+        lambda n: [{"n": 1001, "last": max(f"n{one}" for one in range(n, n + 1001))}],
+    ),
+    Short(
+        "SELECT id % 7 AS k, sum(id) AS s FROM sales WHERE id >= {n} GROUP BY k ORDER BY k",
+        lambda n: [{"k": k, "s": _sum_of(k, n)} for k in range(7)],
+    ),
+    Short("SELECT median(id) AS m FROM sales WHERE id <= {n}", lambda n: [{"m": n / 2}]),
+)
+
+
 @dataclass(frozen=True)
 class Order:
-    """An order for the clients. port: of the server. short: texts, each with its rows as JSON. dashboards,
-    bombers: their tokens."""
+    """An order for the clients. port: of the server. dashboards, bombers: their tokens."""
 
     port: int
     seed: int
-    short: list[tuple[str, Any]]
     dashboards: list[str]
     bombers: list[str]
 
@@ -85,8 +117,8 @@ def dashboard(order: Order, place: int, log: Log, chance: random.Random) -> None
     known = {"authorization": f"Bearer {order.dashboards[place]}"}
     time.sleep(chance.uniform(0.0, 1.0))
     while True:
-        number = chance.randrange(len(order.short))
-        text, rows = order.short[number]
+        number, n = chance.randrange(len(SHORT)), USUAL if chance.random() < 0.5 else chance.randrange(USUAL)
+        text, rows = SHORT[number].text.format(n=n), SHORT[number].rows(n)
         begun = time.perf_counter()
         try:
             connection.request("POST", "/sql", text, known)

@@ -36,7 +36,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "attack")]
 
 from attack_bombs import Server, served  # noqa: E402
-from bomb_clients import Order  # noqa: E402
+from bomb_clients import SHORT, USUAL, Order  # noqa: E402
 
 from qoop.catalog.sizes import parse_bytes  # noqa: E402
 from qoop.interfaces.server.users import token_digest  # noqa: E402
@@ -53,13 +53,6 @@ GONE = 10.0
 tests three of them took more than 2."""
 IDLE = 0.2
 """The part of the run in which the dashboards are alone."""
-SHORT = (
-    "SELECT 1 AS one",
-    "SELECT name FROM sales WHERE id = 77777",
-    "SELECT count(*) AS n, max(name) AS last FROM sales WHERE id BETWEEN 1000 AND 2000",
-    "SELECT id % 7 AS k, sum(id) AS s FROM sales GROUP BY k ORDER BY k",
-    "SELECT median(id) AS m FROM sales WHERE id < 1001",
-)
 
 
 @dataclass(frozen=True)
@@ -130,7 +123,7 @@ class Report:
             f"short queries alone: {_times(self.idle)}",
             f"short queries next to bombs: {_times(self.short)}",
             *(f"  {text[:60]}: {_times([one for one in self.short if one.get('number') == number])}"
-              for number, text in enumerate(SHORT)),
+              for number, text in enumerate(one.text for one in SHORT)),
             *(f"  {count} not answered: {error}" for error, count in refused.most_common(5)),
             f"{len(self.bombs)} bombs: " + ", ".join(f"{count} {what}" for what, count in statuses.most_common(12)),
             f"deadlines kept: {self.kept('seconds', DEADLINE):.1%} of {len(self._timed('seconds'))}",
@@ -154,7 +147,8 @@ def perform(mix: Mix, say: Callable[[str], None] = lambda _: None) -> Report:
     _adopt_orphans()
     options = ("--grace", "0.5", "--log", str(mix.place / "log"))
     with served(mix.place, *options, users=_users(mix), memory=mix.memory) as server:
-        order = Order(server.port, mix.seed, _answers(mix.place), *_tokens(mix))
+        _check_answers(mix.place)
+        order = Order(server.port, mix.seed, *_tokens(mix))
         (mix.place / "order.json").write_text(json.dumps(asdict(order)), encoding="utf-8")
         world = _World(mix, server, say)
         try:
@@ -292,20 +286,16 @@ def _users(mix: Mix) -> str:
     )
 
 
-def _answers(folder: Path) -> list[tuple[str, Any]]:
-    """The short texts, each with DuckDB's rows."""
+def _check_answers(folder: Path) -> None:
+    """Check what the clients compare with against DuckDB's rows."""
     with duckdb.connect() as oracle:
         oracle.execute(f"CREATE VIEW sales AS FROM '{folder / 'sales.parquet'}'")
-        found = []
-        for text in SHORT:
-            rows = oracle.execute(text)
-            names = [one[0] for one in rows.description]
-            found.append((text, [dict(zip(names, map(_plain, row), strict=True)) for row in rows.fetchall()]))
-        return found
-
-
-def _plain(one: object) -> object:
-    return one if isinstance(one, str | int | float) else str(one)
+        for short in SHORT:
+            for n in (0, 5, USUAL):
+                rows = oracle.execute(short.text.format(n=n))
+                names = [one[0] for one in rows.description]
+                found = [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
+                assert found and found == short.rows(n), f"{short.text} with {n}: {found}"
 
 
 def main() -> int:

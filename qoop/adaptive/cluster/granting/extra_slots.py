@@ -9,7 +9,8 @@ The last extra slots are for jobs that are believed to be short. One that turns 
 is left; else it is interrupted, and waits as a long one does. So a text of unknown length is tried out, and loses no
 more than a second. Tenants whose texts were short go first there
 (:mod:`~qoop.adaptive.cluster.granting.short_tenants`). Where others use the CPU a short task may be late, too: so a job
-with an estimate is tried several times before it waits as a long one.
+with an estimate is tried several times before it waits as a long one. A text in a process of its own is judged by the
+CPU seconds of that process, as soon as these are reported.
 """
 
 from __future__ import annotations
@@ -54,6 +55,15 @@ waited for each other for seconds where each took 0.1 s on a full machine."""
 
 _LATE = 4.0
 """A short job whose task takes longer than that multiple of its estimate is not short: others share its CPU."""
+
+_SHORT_CPU_SECONDS = 0.1
+"""A text in a process of its own is short while it has used less. From then on its process has a lower priority."""
+
+_UNREPORTED_SECONDS = 0.3
+"""The least that it gets until its first report, which comes after 0.25 s."""
+
+_UNSERVED_SECONDS = 4.0
+"""For so long it may have used less. On a full machine, 20 ms of a CPU took over a second next to ten bombs."""
 
 MEMORY_PART = 0.25
 """All extra attempts together get that part of what the kernels of a machine may use, on top of it,"""
@@ -132,28 +142,31 @@ class ExtraSlots:
         late = [one for one in tried if until[one.attempt] <= now]
         for one in late:
             self._brief.remove(one.attempt)
-            self._note_late(jobs[one.attempt.task.job], one.spent(now))
+            self._note_late(jobs[one.attempt.task.job], one, now)
         self.next_at = min([self.next_at, *(at for at in until.values() if at > now)])
         return late
 
     def _believed(self, one: Running, jobs: Mapping[JobId, ActiveJob], pressed: Rank | None) -> float:
         """Seconds after which an attempt no longer counts as short."""
+        job = jobs[one.attempt.task.job]
+        rank, longer = self.rank(job), 2.0 ** self._tries[job.run.job]
+        if pressed is not None and pressed < rank:
+            return min(max(PRESSED_SECONDS, _LATE * one.seconds), OUTRANKED_SECONDS * longer, BRIEF_SECONDS)
+        if one.cpu_seconds is not None:
+            return 0.0 if _is_long(one) else _UNSERVED_SECONDS
         if pressed is None:
             return BRIEF_SECONDS
-        job, seconds = jobs[one.attempt.task.job], max(PRESSED_SECONDS, _LATE * one.seconds)
-        rank, longer = self.rank(job), 2.0 ** self._tries[job.run.job]
-        if pressed < rank:
-            seconds = min(seconds, OUTRANKED_SECONDS * longer)
-        elif rank is Rank.SHORT:  # the machine may be full
+        seconds = max(PRESSED_SECONDS if _is_estimated(job.run) else _UNREPORTED_SECONDS, _LATE * one.seconds)
+        if rank is Rank.SHORT:  # the machine may be full
             seconds *= longer
         return min(BRIEF_SECONDS, seconds)
 
-    def _note_late(self, job: ActiveJob, spent: float) -> None:
-        """A job has not ended in a try. spent: the seconds of that."""
+    def _note_late(self, job: ActiveJob, one: Running, now: float) -> None:
+        """A job has not ended in a try."""
         name, rank = job.run.job, self.rank(job)
         self._tries[name] += 1
         most = _TRIES if _is_estimated(job.run) or rank is Rank.SHORT else 1
-        if self._tries[name] >= most or spent >= BRIEF_SECONDS:
+        if self._tries[name] >= most or one.spent(now) >= BRIEF_SECONDS or _is_long(one):
             self._long.add(name)
             self._tenants.note(job.tenant, False)
 
@@ -181,6 +194,11 @@ def patience(brief: bool) -> float:
 def _is_estimated(run: Run) -> bool:
     """True for a job whose plan says how long it should take: a text in a child process has no estimate."""
     return not any(stage.opaque == ISOLATED for stage in run.plan.stages)
+
+
+def _is_long(one: Running) -> bool:
+    """True for an attempt that is known to have used more than a short text does."""
+    return one.cpu_seconds is not None and one.cpu_seconds >= _SHORT_CPU_SECONDS
 
 
 def _started(job: ActiveJob) -> float:
