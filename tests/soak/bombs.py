@@ -48,9 +48,8 @@ IN_TIME = 1.0
 """Seconds after its deadline, or its cancelling, within which a query has ended."""
 MOST_ABOVE = 1.1
 MOST_ENDING = 5.0
-GONE = 10.0
-"""Seconds in which children that have lost their parent end, and the system takes back their memory: next to other
-tests three of them took more than 2."""
+GONE = 2.0
+"""Seconds in which children that have lost their parent end, and the system takes back their memory."""
 IDLE = 0.2
 """The part of the run in which the dashboards are alone."""
 
@@ -163,6 +162,7 @@ class _World:
     def __init__(self, mix: Mix, server: Server, say: Callable[[str], None]) -> None:
         self._mix, self._server, self._say = mix, server, say
         self._chance, self._report = random.Random(mix.seed), Report(mix)
+        self._others = frozenset(_orphans())  # of sessions in this process
         self._clients = {"dashboards": self._client("dashboards")}
         self._begun = time.monotonic()
         self._bombs_at = 0.0
@@ -209,7 +209,8 @@ class _World:
         """The server, the process that makes its workers, and these. After the first such process was killed, the next
         is a child of this one."""
         own = family(self._server.process.pid)
-        return [own[0], *(one for orphan in _orphans() for one in family(orphan)), *own[1:]]
+        orphans = set(_orphans()) - self._others
+        return [own[0], *(one for orphan in orphans for one in family(orphan)), *own[1:]]
 
     def _mishap(self) -> None:
         """Kill the bombers, a worker, or the process that makes workers."""
@@ -254,7 +255,7 @@ def _adopt_orphans() -> None:
 
 
 def _orphans() -> list[int]:
-    """The children of this process that make workers."""
+    """The children of this process that make workers: of sessions here, and of servers whose nursery was killed."""
     found = []
     for tasks in Path("/proc/self/task").glob("*/children"):
         for one in tasks.read_text(encoding="ascii").split():

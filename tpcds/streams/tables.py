@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import shutil
 from pathlib import Path
 
 import duckdb
@@ -31,7 +29,8 @@ class ChangingTables:
         for table, files in self._files.items():
             (folder / table).mkdir()
             for number, file in enumerate(files):
-                _share(file, folder / table / f"{number}.parquet")
+                # A hard link would change the times of the file, which other sessions may have registered.
+                (folder / table / f"{number}.parquet").symlink_to(file.resolve())
 
     def change(self, number: int, chance: random.Random) -> str:
         """Change a table; returns what was done. number: of the change."""
@@ -57,13 +56,6 @@ class ChangingTables:
         with duckdb.connect() as connection:
             connection.execute(f"COPY ({text}) TO {sql_string(str(made))} (FORMAT parquet)")
         made.replace(file)
-
-
-def _share(file: Path, place: Path) -> None:
-    try:
-        os.link(file, place)
-    except OSError:  # another file system
-        shutil.copyfile(file, place)
 
 
 def _read(file: Path) -> str:
