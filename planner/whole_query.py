@@ -35,7 +35,8 @@ _SORTS = frozenset(("over", "rollup", "cube", "grouping"))
 _READ = re.compile(r"(?:\bfrom\s+|\bjoin\s+|,\s*)(\w+)")
 _EQUALITY = r'[a-z_"][\w."]*\s*=\s*[a-z_"][\w."]*'
 _INEQUALITY = r"\b(?P<one>\w+)\.\w+\s*[<>]=?\s*(?!(?P=one)\b)\w+\.\w"
-_PAIRING = re.compile(rf"{_EQUALITY}[\s)]*\bor\b|\bor\b[\s(]*{_EQUALITY}|{_INEQUALITY}")
+_CORRELATED = r"\bnot\s+in\s*\(\s*select\b[^()]*\bwhere\b[^()]*=\s*\w+\.\w"
+_PAIRING = re.compile(rf"{_EQUALITY}[\s)]*\bor\b|\bor\b[\s(]*{_EQUALITY}|{_INEQUALITY}|{_CORRELATED}")
 
 
 @value
@@ -59,7 +60,8 @@ def seconds_from_footers(text: str, sizes: Mapping[str, TableSize]) -> float:
 
 def possible_pairs(text: str, sizes: Mapping[str, TableSize]) -> float:
     """Pairs of rows that DuckDB may try for a query whose text has two names equal, or something else, or an inequality
-    of two tables: it looks for partners by an equality that always holds, and else in all rows. 0 for other texts.
+    of two tables, or NOT IN with a correlated equality: it looks for partners by an equality that always holds, and
+    else in all rows. 0 for other texts.
 
     >>> sizes = {"t": TableSize(1000, ("a", "b")), "u": TableSize(500, ("a", "b"))}
     >>> possible_pairs("SELECT 1 FROM t JOIN u ON t.a = u.a OR t.b = u.b", sizes)
@@ -69,6 +71,8 @@ def possible_pairs(text: str, sizes: Mapping[str, TableSize]) -> float:
     >>> possible_pairs("SELECT 1 FROM t x JOIN t y ON x.a = y.b OR x.b = y.a", {"t": sizes["t"]})
     1000000
     >>> possible_pairs("SELECT (SELECT max(u.a) FROM u WHERE u.b = t.b AND u.a <= t.a) FROM t WHERE t.a < t.b", sizes)
+    500000
+    >>> possible_pairs("SELECT 1 FROM t WHERE a NOT IN (SELECT a FROM u WHERE u.b = t.b)", sizes)
     500000
     """
     text = text.lower()

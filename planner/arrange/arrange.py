@@ -1,7 +1,7 @@
 """The choices by estimates before any exchange: the order of joins, and rewrites that depend on it.
 
-    ──inline──> ──reduce build sides──> ──order joins──> ──split joins by OR──> ──loosen joins──>
-        ──aggregate early──> ──roll up──> ──transfer──>
+    ──inline──> ──reduce build sides──> ──order joins──> ──split joins by OR──> ──join by extremes──>
+        ──loosen joins──> ──aggregate early──> ──roll up──> ──transfer──>
 
 Predicates that call Python stay below the joins; or they are lifted above all joins before these are ordered, and put
 down again where the fewest rows are left. The variant decides, else the cost.
@@ -20,6 +20,7 @@ from typing import Literal as OneOf
 from qoop.planner.algebra.interning import Interner
 from qoop.planner.algebra.relation import Relation
 from qoop.planner.arrange.eager_aggregation import eager_aggregation
+from qoop.planner.arrange.extremes import join_by_extremes
 from qoop.planner.arrange.inline import inline_shared
 from qoop.planner.arrange.late_calls import lifted, put_down
 from qoop.planner.arrange.reduce_build_sides import reduce_build_sides
@@ -78,6 +79,7 @@ class Arranger:
         if late:
             relation = self._once(relation, self._put_down)
         relation = self._once(relation, self._split)
+        relation = self._once(relation, self._by_extremes)
         relation = self._once(relation, _loosened)
         relation = self._once(relation, self._early, choices.eager_gain)
         relation = self._once(relation, self._rolled)
@@ -114,6 +116,9 @@ class Arranger:
 
     def _split(self, relation: Relation) -> Relation:
         return split_or_joins(relation, self.cardinality, self.cost)
+
+    def _by_extremes(self, relation: Relation) -> Relation:
+        return join_by_extremes(relation, self.cardinality, self.cost)
 
     def _early(self, relation: Relation, least_gain: float) -> Relation:
         return prune_columns(eager_aggregation(relation, self.cardinality, self.cost, least_gain))

@@ -110,6 +110,9 @@ def _computed(call: Call, profile: Profile) -> Spread:
     distinct = combinations(profile, columns)
     if len(call.args) == 1 and isinstance(call.args[0], Column):
         distinct = min(distinct, calendar_values(call, inputs[0]) or distinct)
+    divisor = constant(call.args[1]) if call.op == "%" else None
+    if divisor and not isinstance(divisor, str) and "INT" in call.type:
+        distinct = min(distinct, abs(divisor))  # remainders of integers, mostly of one sign
     origins = {spread.origin for spread in inputs}
     rows = max(profile.rows, distinct)
     return Spread(

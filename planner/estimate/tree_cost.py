@@ -6,7 +6,7 @@ An Exchange ends a tree: below it is another task's work.
 from __future__ import annotations
 
 from qoop.planner.algebra.cascade import levels
-from qoop.planner.algebra.expr import Column, Expr, columns_of, steps
+from qoop.planner.algebra.expr import Column, Expr, columns_of, columns_of_all, steps
 from qoop.planner.algebra.relation import (
     Aggregate,
     Exchange,
@@ -190,10 +190,37 @@ def _join_seconds(cost: CostModel, join: Join, cardinality: Cardinality, parts: 
     keys = equalities(join)
     if not keys:
         return cost.nested_loops(left, right, output)
-    if len(keys) < len(join.on) and join.kind in _PAIRING:
-        output = max(output, cardinality.rows(Join(join.left, join.right, "inner", keys)))
+    if join.kind == "mark" and len(join.on) > 1:
+        right = _members(join, cardinality)
+        output = max(output, right)
+    elif len(keys) < len(join.on):
+        output = max(output, _tried(join, keys, cardinality))
     more = left * cost.more_keys_row * (len(keys) - 1)
     return more + cost.hash_join(left, right, cardinality.width(join.right.columns), output, parts)
+
+
+def _tried(join: Join, keys: tuple[Expr, ...], cardinality: Cardinality) -> float:
+    """The pairs that satisfy the equalities and are tried by the other conditions. A semi or anti join tries no more
+    for a row that has found its partner."""
+    pairs = cardinality.rows(Join(join.left, join.right, "inner", keys))
+    if join.kind in _PAIRING:
+        return pairs
+    left, output = cardinality.rows(join.left), cardinality.rows(join)
+    matched = output if join.kind == "semi" else left - output
+    found = cardinality.rows(Join(join.left, join.right, "inner", join.on))
+    until_found = min(pairs, matched * pairs / max(found, 1e-9))
+    return pairs * (1.0 - matched / max(left, 1.0)) + until_found * matched / max(left, 1.0)
+
+
+def _members(join: Join, cardinality: Cardinality) -> float:
+    """The rows among which a mark join with further conditions looks for members: DuckDB first joins the right side
+    with the values of the left that these conditions read."""
+    rest = join.on[1:]
+    mine = frozenset(join.left.columns)
+    read = sorted(columns_of_all(rest) & mine, key=lambda column: column.name)
+    rows = max(1.0, cardinality.rows(join.left))
+    repeats = rows / max(1.0, min(rows, cardinality.distinct(join.left, read)))
+    return max(cardinality.rows(join.right), cardinality.rows(Join(join.left, join.right, "inner", rest)) / repeats)
 
 
 def is_top(limit: Limit) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING
+from typing import Literal as OneOf
 
 from sqlglot import exp
 
@@ -28,15 +29,18 @@ from qoop.planner.algebra.expr import (
     substitute,
 )
 from qoop.planner.algebra.relation import Aggregate, Aggregation, Join, Project, Relation
+from qoop.planner.estimate.tree_cost import equates
 from qoop.planner.sql.convert import Env
 from qoop.planner.sql.running import with_join, with_running
-from qoop.planner.sql.scope import Unsupported, refuse
+from qoop.planner.sql.scope import Names, Unsupported, refuse
 
 if TYPE_CHECKING:
     from qoop.planner.sql.build import Builder
     from qoop.planner.sql.query_block import QueryBlock
 
-from qoop.planner.algebra.relation import Limit, Opaque, SetOp, Sort, Window
+from qoop.planner.algebra.relation import Limit, Opaque, SetOp, Shared, Sort, Window
+
+HalfJoin = OneOf["semi", "anti"]
 
 _ZERO = Literal("0", "INTEGER", 0)
 _MANY_ROWS = (
@@ -70,28 +74,34 @@ class SubqueryJoins:
             block = self.block(node.this, env)
             self._check_exists(block)
             relation, on = block.relation, block.correlated
-            self._attach(env, relation, "anti" if negated else "semi", tuple(on))
+            self._attach(env, relation, "anti" if negated else "semi", (), tuple(on))
             return True
         if isinstance(node, exp.In) and node.args.get("query") and not negated:
             block = self.block(node.args["query"], env)
             if block.single and block.correlated:
                 return False  # its one row is there even where no row correlates
-            relation, on = self._membership(node, block, env)
-            self._attach(env, relation, "semi", on)
+            relation, pairs = self._membership(node, block, env)
+            self._attach(env, relation, "semi", pairs, tuple(block.correlated))
             return True
         return False
 
-    def _attach(self, env: Env, right: Relation, kind: str, on: tuple[Expr, ...]) -> None:
-        env.attachments.append(lambda left: Join(left, right, kind, on))  # type: ignore[arg-type]
+    def _attach(
+        self, env: Env, right: Relation, kind: HalfJoin, pairs: tuple[Expr, ...], correlated: tuple[Expr, ...]
+    ) -> None:
+        names = self.builder.names
+        if self.builder.as_duckdb_reads:
+            env.attachments.append(lambda left: with_outer_values(left, right, kind, pairs, correlated, names))
+        else:
+            env.attachments.append(lambda left: Join(left, right, kind, (*pairs, *correlated)))
 
     def _membership(self, node: exp.In, block: QueryBlock, env: Env) -> tuple[Relation, tuple[Expr, ...]]:
-        """The right side and conditions of a semi join for ``x IN (SELECT y …)``; x may be a row."""
+        """The right side of a semi join for ``x IN (SELECT y …)``, and x = y; x may be a row."""
         outer = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
         if len(outer) != len(block.exprs):
             raise Unsupported("IN over different widths")
         relation, columns = self._with_correlated(block)
         pairs = [equals(env.convert(x), y) for x, y in zip(outer, columns, strict=True)]
-        return relation, (*pairs, *block.correlated)
+        return relation, tuple(pairs)
 
     def _with_correlated(self, block: QueryBlock) -> tuple[Relation, tuple[Column, ...]]:
         """Project the select list and, next to it, the inner columns that correlated predicates need."""
@@ -245,6 +255,39 @@ class SubqueryJoins:
         if block.single:
             raise Unsupported("EXISTS over an aggregate without GROUP BY")
         refuse_endless(block.relation, "EXISTS")
+
+
+def with_outer_values(
+    left: Relation,
+    right: Relation,
+    kind: HalfJoin,
+    pairs: tuple[Expr, ...],
+    correlated: tuple[Expr, ...],
+    names: Names,
+) -> Relation:
+    """A semi or anti join as DuckDB makes it of a subquery that is correlated by more than equalities, for the cost of
+    its plan: the outer values that the subquery reads are joined with its rows, and the outer rows with these pairs.
+
+    pairs: equalities of IN, which hold between the outer rows and the pairs.
+    """
+    mine, theirs = frozenset(left.columns), frozenset(right.columns)
+    outer = tuple(column for column in left.columns if column in columns_of_all(correlated))
+    if not outer or all(equates(predicate, mine, theirs) for predicate in correlated):
+        return Join(left, right, kind, (*pairs, *correlated))
+    shared = Shared(names.fresh("outer_rows", "").name, left)
+    read, values = (
+        {column: names.fresh(column.name, column.type) for column in columns} for columns in (left.columns, outer)
+    )
+    distinct = Aggregate(
+        Project(shared, tuple((mine, column) for column, mine in values.items())), (*values.values(),), ()
+    )
+    found = Join(distinct, right, "inner", tuple(substitute(predicate, values) for predicate in correlated))
+    on = (
+        *(substitute(pair, read) for pair in pairs),
+        *(equals(read[column], values[column]) for column in outer),
+    )
+    joined = Join(Project(shared, tuple((mine, column) for column, mine in read.items())), found, kind, on)
+    return Project(joined, tuple((column, read[column]) for column in left.columns))
 
 
 def _sides(predicate: Expr, inner: frozenset[Column]) -> tuple[Expr, Expr]:
