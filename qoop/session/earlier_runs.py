@@ -7,7 +7,8 @@
 
 A job writes its file at its start and removes it when it has its answer. Its process locks the file, and the system
 releases the lock when the process ends. So a file without a lock is of a run that was killed, or failed; the process
-of a run that fails renames it to end in ".failed.json". Outputs are found by their content alone; if a job finds none,
+of a run that fails renames it to end in ".failed.json". The process touches the file while the job runs, so its time
+is the end of a run that was killed, but for a moment. Outputs are found by their content alone; if a job finds none,
 the file of an unfinished run of the same text gives the reason.
 """
 
@@ -32,6 +33,7 @@ from qoop.catalog.signed_json import NotSealed, opened, sealed
 from qoop.catalog.stores.private import make_folder, open_private, write_all
 from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.value import value
+from qoop.engine.backends.while_working import WhileWorking
 from qoop.engine.storage import manifest
 from qoop.query.drawing.terminal import shortened
 from qoop.query.job import Planned
@@ -39,7 +41,7 @@ from qoop.query.output_losses import BETWEEN_LOSSES
 from qoop.query.plan_keys import planner_version
 from qoop.query.statements.normal_text import is_steady, normal_text
 
-FORMAT, VERSION = "qoop-run", 1
+FORMAT, VERSION = "qoop-run", 2
 
 UNTIL_DONE = "until-done"
 """The folder of the records of runs until done (:mod:`qoop.session.lives`)."""
@@ -61,6 +63,9 @@ _RUNS = "runs"
 _LOST, _LIVED = "lost", "lived "
 _LIVES = 8
 """The last lives of a place that say how long the next one may last."""
+_OFTEN, _SELDOM, _PART = 0.1, 5.0, 0.05
+"""Seconds between two touches of the files of runs that are under way: that part of the age of the last one, and no
+less or more than these."""
 _LEAST = 1.0
 """Seconds of queries that a line of the record of losses is written for."""
 _MOST_SECONDS = 86_400.0
@@ -145,8 +150,7 @@ class RunLosses:
     """The record of how often queries are lost with their processes. Thread-safe.
 
     The file has lines with the seconds that queries ran to their end, and a line "lost" for each that was killed. Lines
-    "lived" have the seconds of processes that ended before their query: of queries that no `run_until_done` runs, at
-    most these, to the start of the next process. The last lines count, so a place may change. It
+    "lived" have the seconds of processes that ended before their query. The last lines count, so a place may change. It
     bears no seal: it decides how plans are cut and which outputs are worth writing, and never what an answer contains.
     A folder that cannot be written gets no lines.
     """
@@ -213,20 +217,28 @@ def _seconds(line: str) -> float:
 
 class StartedRun:
     """A run that is under way. why: the reason, as a clause, that it cannot use the outputs of an unfinished run; empty
-    if there is no such run."""
+    if there is no such run. begun: by the monotonic clock. meanwhile: closed at its end."""
 
     def __init__(self, losses: RunLosses, why: str = "", path: Path | None = None, file: FileIO | None = None) -> None:
         self.why = why
+        self.begun = time.monotonic()
+        self.meanwhile = contextlib.ExitStack()
         self._losses = losses
         self._path = path
         self._file = file
-        self._begun = time.monotonic()
+
+    def touch(self) -> None:
+        """Say that the process lives."""
+        if self._file is not None:
+            with contextlib.suppress(OSError):  # a file system without times
+                os.utime(self._file.fileno())
 
     def end(self, answered: bool) -> None:
         """Remove or release the file at the end of the run. answered: it has its answer, so its file is not needed."""
+        self.meanwhile.close()
         if self._file is None or self._path is None:
             return
-        self._losses.add_seconds(time.monotonic() - self._begun)
+        self._losses.add_seconds(time.monotonic() - self.begun)
         with contextlib.suppress(OSError):  # the folder is gone, and the file with it
             if answered:
                 self._path.unlink(missing_ok=True)
@@ -234,6 +246,15 @@ class StartedRun:
                 self._path.rename(self._path.with_suffix(_FAILED))
         forget_private(self._file.fileno())
         self._file.close()
+
+
+@value
+class UnfinishedRun:
+    """A run that was killed or failed. query: None: its file does not bear the seal. lasted: seconds."""
+
+    path: Path
+    query: QueryFacts | None
+    lasted: float = 0.0
 
 
 class EarlierRuns:
@@ -244,10 +265,33 @@ class EarlierRuns:
         self._lives = checkpoints / UNTIL_DONE
         self._key = key
         self._losses = RunLosses(checkpoints)
+        self._running: set[StartedRun] = set()
+        self._lock = threading.Lock()
+        self._touching = WhileWorking(self._touch, "qoop-alive", first=_OFTEN)
 
     def begin(self, planned: Planned) -> StartedRun:
         """Record the start of a run, in place of an unfinished one of the same text. If the folder cannot be written,
         there is no record; the store of checkpoints reports that error."""
+        run = self._begun(planned)
+        run.meanwhile.enter_context(self._touching.watched())
+        with self._lock:
+            self._running.add(run)
+        run.meanwhile.callback(self._forget, run)
+        return run
+
+    def _touch(self) -> float:
+        """Touch the files of all runs."""
+        with self._lock:
+            for run in self._running:
+                run.touch()
+            last = max((run.begun for run in self._running), default=0.0)
+        return min(_SELDOM, max(_OFTEN, _PART * (time.monotonic() - last)))
+
+    def _forget(self, run: StartedRun) -> None:
+        with self._lock:
+            self._running.discard(run)
+
+    def _begun(self, planned: Planned) -> StartedRun:
         now = QueryFacts.of(planned)
         digest = normal_text(now.text).digest
         try:
@@ -267,14 +311,14 @@ class EarlierRuns:
         return self._losses.seconds_between(0)
 
     def expected_life(self, text: str) -> float:
-        """The seconds that a process may live, if a run of the text was killed: the median of the last lives here. Each
-        began that long ago at most. Infinite: none was killed."""
+        """The seconds that a process may live, if a run of the text was killed: the median of the last lives here.
+        Infinite: none was killed."""
         digest = normal_text(text).digest
         with contextlib.suppress(OSError):  # no run has begun
             own = [name for name in self._names() if name.startswith(digest) and not name.endswith(_FAILED)]
-            ages = [_age(path) for path, _ in self._unfinished(own)]
-            lasted = sorted([*self._losses.lives(), *ages])
-            return lasted[len(lasted) // 2] if ages else inf
+            killed = [one.lasted for one in self._unfinished(own)]
+            lasted = sorted([*self._losses.lives(), *killed])
+            return lasted[len(lasted) // 2] if killed else inf
         return inf
 
     def is_unfinished(self, text: str) -> bool:
@@ -302,7 +346,8 @@ class EarlierRuns:
             keep_private(file.fileno())
             fcntl.flock(file, fcntl.LOCK_EX)
             fields = {name: getattr(now, name) for name in QueryFacts.__dataclass_fields__}
-            write_all(file, sealed({"format": FORMAT, "version": VERSION, **fields}, self._key).encode())
+            body = {"format": FORMAT, "version": VERSION, "begun": time.time(), **fields}
+            write_all(file, sealed(body, self._key).encode())
         except BaseException:
             forget_private(file.fileno())
             file.close()
@@ -312,14 +357,14 @@ class EarlierRuns:
     def _why(self, now: QueryFacts, own: Iterable[str], names: list[str]) -> str:
         """The reason why no output can be used, as a clause. own: the files of the same text, which are removed."""
         found = ""
-        for path, before in self._unfinished(own):
-            found = "what the unfinished run left is not sealed with this key" if before is None else ""
-            found = found or difference(before or now, now)
-            age = _age(path)
-            path.unlink(missing_ok=True)
-            if not path.name.endswith(_FAILED):
+        for run in self._unfinished(own):
+            found = "what the unfinished run left is not sealed with this key" if run.query is None else ""
+            found = found or difference(run.query or now, now)
+            run.path.unlink(missing_ok=True)
+            if not run.path.name.endswith(_FAILED):
                 self._losses.add_lost()
-                self._losses.add_life(age)
+                if run.query is not None:
+                    self._losses.add_life(run.lasted)
         if len(names) > _MOST:
             self._trim(names)
         return found or self._edited(now, names)
@@ -329,24 +374,27 @@ class EarlierRuns:
         if len(now.text) > _LONGEST:
             return ""
         words = normal_text(now.text).words
-        for _, before in self._unfinished(name for name in self._newest(names)[:_READ] if self._is_short(name)):
-            if before is None or not now.tables.keys() & before.tables.keys():
+        for run in self._unfinished(name for name in self._newest(names)[:_READ] if self._is_short(name)):
+            if (before := run.query) is None or not now.tables.keys() & before.tables.keys():
                 continue
             others = normal_text(before.text).words
             if len(words & others) >= _SIMILAR * len(words | others):
                 return f"the unfinished run had another text: {shortened(' '.join(before.text.split()), _SHOWN)}"
         return ""
 
-    def _unfinished(self, names: Iterable[str]) -> Iterator[tuple[Path, QueryFacts | None]]:
-        """The queries of runs that are not under way. None: the file does not bear the seal."""
+    def _unfinished(self, names: Iterable[str]) -> Iterator[UnfinishedRun]:
+        """The runs that are not under way."""
         for name in names:
             path = self._folder / name
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError), path.open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # BlockingIOError: it runs
                 try:
-                    yield path, _query(opened(file.read(), self._key))
+                    body = opened(file.read(), self._key)
                 except NotSealed:
-                    yield path, None
+                    yield UnfinishedRun(path, None)
+                    continue
+                lasted = os.fstat(file.fileno()).st_mtime - float(body["begun"])
+                yield UnfinishedRun(path, _query(body), min(_MOST_SECONDS, max(_OFTEN, lasted)))
 
     def _is_short(self, name: str) -> bool:
         try:
@@ -355,8 +403,8 @@ class EarlierRuns:
             return False
 
     def _trim(self, names: Iterable[str]) -> None:
-        for path, _ in self._unfinished(self._newest(names)[_MOST:]):
-            path.unlink(missing_ok=True)
+        for run in self._unfinished(self._newest(names)[_MOST:]):
+            run.path.unlink(missing_ok=True)
 
     def _newest(self, names: Iterable[str]) -> list[str]:
         def written(name: str) -> float:
@@ -375,13 +423,6 @@ def is_locked(file: IO[bytes]) -> bool:
         return True
     fcntl.flock(file, fcntl.LOCK_UN)
     return False
-
-
-def _age(path: Path) -> float:
-    """Seconds since a file was written; 0 if it is gone."""
-    with contextlib.suppress(OSError):
-        return max(0.0, time.time() - path.stat().st_mtime)
-    return 0.0
 
 
 def _query(body: Mapping[str, Any]) -> QueryFacts:
