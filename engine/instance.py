@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from qoop.engine.functions.calls import Calls
     from qoop.engine.functions.filters import Filters
 
+RESOURCE_OPTIONS = frozenset(
+    ("external_threads", "memory_limit", "scheduler_process_partial", "streaming_buffer_size", "threads")
+)
+"""The options that each task has of its own. They change in a sealed instance, too: to open another takes 15 ms."""
+
+_READ_ONLY = ("SELECT", "CREATE", "MULTI")
+"""The statements that a query is for DuckDB: PIVOT makes a type first."""
+
 _CONFIG = {
     "threads": 1,
     "arrow_lossless_conversion": True,
@@ -28,7 +36,8 @@ _CONFIG = {
 
 
 class Instance:
-    """access: what it may open; None: anything. sealed: its options cannot be changed any more.
+    """access: what it may open; None: anything. sealed: its options cannot be changed any more, but for those of
+    resources.
 
     tasks: that it has run or begun. extensions: of DuckDB, that it has loaded.
     """
@@ -108,7 +117,7 @@ class Instance:
         """True if a task that must be able to open this, and nothing else, can have these options and extensions."""
         if self.access is not None and not self.extensions.issuperset(extensions):
             return False
-        if self.sealed and self._applied != options:
+        if self.sealed and _lasting(self._applied) != _lasting(options):
             return False
         if access is None or self.access is None:
             return access is None and self.access is None
@@ -154,15 +163,25 @@ class Instance:
         self.connection.execute(f"DROP TABLE {quoted(name)}")
 
     def seal(self) -> None:
-        """Keep the options as they are; later changes are ignored."""
+        """Keep the options as they are, but for those of resources; later changes are ignored."""
         if not self.sealed:
-            self.connection.execute("SET allowed_configs = ['external_threads']")  # threads of tasks that are elastic
+            self.connection.execute(f"SET allowed_configs = {sorted(RESOURCE_OPTIONS)}")
             self.connection.execute("SET lock_configuration = true")
             self.sealed = True
+
+    def check_query(self, text: str) -> None:
+        """Refuse what may change an option. Raises duckdb.PermissionException."""
+        kinds = [one.type.name for one in self.connection.extract_statements(text)]
+        if not set(kinds) <= set(_READ_ONLY):
+            raise duckdb.PermissionException(f"a locked session runs queries alone, not {', '.join(kinds)}")
 
     def close(self) -> None:
         """Free it; DuckDB removes what it spilled."""
         self.connection.close()
+
+
+def _lasting(options: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in options.items() if name not in RESOURCE_OPTIONS}
 
 
 def as_value(value: Any) -> str:

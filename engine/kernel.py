@@ -291,6 +291,7 @@ class Kernel:
         found.configure(options)
         if users and spec.locked:
             found.seal()
+            found.check_query(spec.stage.sql)
         return found
 
     def _open(self, before: Instance | None, access: Sequence[Access] | None, extensions: Sequence[str]) -> Instance:

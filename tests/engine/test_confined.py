@@ -137,3 +137,22 @@ def test_tasks_in_turn_find_what_each_needs(kernel: Kernel, tmp_path: Path, lock
     spec = replace(reading(table, large, locked=locked), resources=replace(spec.resources, memory=40e6))
     (found,) = run(kernel, spec)
     assert len(found) == 4_000_000
+
+
+def test_a_locked_instance_gets_other_threads_and_memory_and_nothing_else(kernel: Kernel, tmp_path: Path) -> None:
+    """The memory of tasks differs by bytes from one to the next, since the answers that are kept count."""
+    table = Catalog().register("t", str(written(tmp_path / "a.parquet")))
+    spec = reading(table, "SELECT i FROM t", opaque="a user's text")
+    instances = set()
+    for number in range(1, 6):
+        resources = Resources(number, 400e6 + number)
+        shown = "SELECT i, current_setting('threads') AS n, current_setting('memory_limit') AS m FROM t"
+        (found,) = run(kernel, replace(spec, stage=replace(spec.stage, sql=shown), resources=resources))
+        assert found["n"].to_pylist() == [number] * 3
+        instances.add(kernel._instances[True])
+    (instance,) = instances
+    for name in ("enable_external_access", "allowed_paths", "lock_configuration", "allowed_configs", "temp_directory"):
+        with pytest.raises(duckdb.Error):
+            instance.connection.execute(f"SET {name} = DEFAULT")
+    with pytest.raises(duckdb.Error, match="locked"):
+        instance.connection.execute("SET TimeZone = 'Asia/Tokyo'")
