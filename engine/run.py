@@ -142,6 +142,10 @@ class Run(RunView):
         self._record_switch(why)
         self._clear_up()
 
+    def pin(self) -> None:
+        """Parts of the answer are handed out from now on: no other plan may make the answer again."""
+        self.pinned = True
+
     def adopt(self, found: Iterable[Committed], *, now: float) -> None:
         """Hold outputs that were found outside and that are `missing`: plans that it may change to can use them."""
         self._log.tick(now)
@@ -341,9 +345,9 @@ class Run(RunView):
             self._decide(State.FAILED, final)
 
     def _may_go_over(self, attempt: Attempt, error: QoopError) -> bool:
-        """True if another plan may compute what this one cannot, and no row of the answer can have been handed out."""
+        """True if another plan may compute what this one cannot, and no row of the answer has been handed out."""
         computing = type(error) is ExecutionError and not attempt.stage.stage.whole
-        return computing and not self.on_fallback and not self.first_outputs
+        return computing and not self.on_fallback and not self.pinned
 
     def _stopped(self, id: AttemptId) -> None:
         attempt = self._end_attempt(id)

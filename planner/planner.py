@@ -41,10 +41,13 @@ Measured over the 99 queries of TPC-DS at scale 10."""
 
 
 @collector_waits()
-def logical(bound: Bound, describe: Describe) -> Relation:
-    """Return the query's relation, rewritten by all rules that need no statistics."""
+def logical(bound: Bound, describe: Describe, falls_back: bool = True) -> Relation:
+    """Return the query's relation, rewritten by all rules that need no statistics.
+
+    falls_back: where an expression raises an error, DuckDB's plan takes the place of stages.
+    """
     try:
-        return apply_rules(build(bound, describe))
+        return apply_rules(build(bound, describe, falls_back=falls_back))
     except RecursionError:
         return whole(bound, "too many terms")
 

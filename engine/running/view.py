@@ -34,7 +34,7 @@ class RunView:
     state: of the job. error: that ended or will end it. share: its fair share, once one was announced.
     history: the records so far. plans: those it was started with or changed to, in order: the n-th is the one of the
     record `Switched` with number n.
-    on_fallback: it runs its fallback plan.
+    on_fallback: it runs its fallback plan. pinned: parts of the answer may have been handed out.
     """
 
     def __init__(self, job: JobId, limits: Limits) -> None:
@@ -44,6 +44,7 @@ class RunView:
         self.share: Resources | None = None
         self.plans: list[Plan] = []
         self.on_fallback = False
+        self.pinned = False
         self._limits = limits
         self._log = RunLog()
         self.history = self._log.history

@@ -9,11 +9,12 @@ of the smallest block that is closed (law 11).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
 from qoop.catalog.errors import BindError, PlanError, QueryError
-from qoop.planner.algebra.expr import Column, Expr, Literal, cast, null_of
+from qoop.planner.algebra.expr import Column, Expr, Literal, cast, columns_of_all, null_of
 from qoop.planner.algebra.relation import (
     Limit,
     Opaque,
@@ -30,6 +31,7 @@ from qoop.planner.algebra.types import common_type, type_of
 from qoop.planner.identity.determinism import is_non_deterministic
 from qoop.planner.sql.bind import Bound, TypedName
 from qoop.planner.sql.convert import Env
+from qoop.planner.sql.latest import is_ordered, latest_of
 from qoop.planner.sql.parts import check_parts, has_aggregate
 from qoop.planner.sql.query_block import QueryBlock, order_exprs, order_items
 from qoop.planner.sql.scope import Cte, FromItem, Names, Scope, Unsupported, count_uses, named_item, parts_of, refuse
@@ -51,11 +53,12 @@ _CHANGING_EXPRESSIONS = frozenset(
 Describe = Callable[[str], tuple[TypedName, ...]]
 
 
-def build(bound: Bound, describe: Describe, as_duckdb_reads: bool = False) -> Relation:
+def build(bound: Bound, describe: Describe, as_duckdb_reads: bool = False, falls_back: bool = True) -> Relation:
     """Return the relation of a bound query; its columns are the result's, in order and of DuckDB's types.
 
     describe: names and types of the result of a SQL text (the binder's), for opaque blocks. as_duckdb_reads: the
-    relation is for the cost of DuckDB's own plan, so subqueries become the joins that DuckDB makes of them.
+    relation is for the cost of DuckDB's own plan, so subqueries become the joins that DuckDB makes of them. falls_back:
+    where an expression raises an error, DuckDB's plan takes the place of stages.
     """
     if bound.ast is None and is_long(bound.text):
         return whole(bound, f"the text lists more than {MOST_LISTED} values, which DuckDB takes in faster")
@@ -73,7 +76,7 @@ def build(bound: Bound, describe: Describe, as_duckdb_reads: bool = False) -> Re
     if _nesting(bound.ast) > MOST_NESTED:
         return whole(bound, f"expressions nested deeper than {MOST_NESTED} levels")
     try:
-        return Builder(bound, describe, as_duckdb_reads).root(bound.ast)
+        return Builder(bound, describe, as_duckdb_reads, falls_back).root(bound.ast)
     except (Unsupported, PlanError, BindError, RecursionError) as reason:
         return whole(bound, str(reason))
 
@@ -102,10 +105,13 @@ def _depends_on_order_settings(bound: Bound) -> bool:
 class Builder:
     """Builds one statement. `names` are unique in it, `uses` counts how often each table name is read."""
 
-    def __init__(self, bound: Bound, describe: Describe, as_duckdb_reads: bool = False) -> None:
+    def __init__(
+        self, bound: Bound, describe: Describe, as_duckdb_reads: bool = False, falls_back: bool = True
+    ) -> None:
         self.bound = bound
         self.describe = describe
         self.as_duckdb_reads = as_duckdb_reads
+        self.falls_back = falls_back and not bound.functions
         self.names = Names()
         self.uses: dict[str, int] = {}
         self.subqueries = SubqueryJoins(self)
@@ -340,9 +346,7 @@ class Builder:
         if not order and limit is None:
             return block
         if block.correlated:
-            if limit is not None:
-                raise Unsupported("LIMIT in a correlated subquery")
-            return block
+            return block if limit is None else self._latest(node, block, originals, order, limit)
         columns = self.output_columns(block.exprs, block.names)
         hidden: list[tuple[Column, Expr]] = []
         keys = self._sort_keys(node, columns, originals, order, hidden)
@@ -359,6 +363,31 @@ class Builder:
         if hidden:
             relation = Project(relation, tuple((column, column) for column in columns))
         return QueryBlock(relation, columns, block.names, single=block.single)
+
+    def _latest(
+        self,
+        node: exp.Expression,
+        block: QueryBlock,
+        originals: Sequence[Expr],
+        order: Sequence[Expr | int],
+        limit: tuple[int | None, int],
+    ) -> QueryBlock:
+        """A correlated block of which only the first row is meant, by an order that begins with its bound."""
+        if limit != (1, 0) or block.grouped or block.distinct or not self.falls_back:
+            raise Unsupported("LIMIT in a correlated subquery")
+        items = order_items(node, len(block.exprs))
+        places = [item for item in order if isinstance(item, int)]
+        if not all(0 <= place < len(originals) for place in places):
+            raise Unsupported("a place in ORDER BY that the select list does not have")
+        by = [originals[item] if isinstance(item, int) else item for item in order]
+        read = frozenset(block.relation.columns)
+        if columns_of_all((*block.exprs, *by)) - read or not all(map(is_ordered, (e.type for e in block.exprs))):
+            raise Unsupported("outer columns, or values without an order, in a correlated subquery with LIMIT")
+        keys = [
+            SortKey(expr, bool(item.args.get("desc")), bool(item.args.get("nulls_first")))
+            for item, expr in zip(items, by, strict=True)
+        ]
+        return replace(block, latest=latest_of(block.relation, block.correlated, keys))
 
     def _sort_keys(
         self,

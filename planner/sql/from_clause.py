@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from typing import Literal as OneOf
 
 from sqlglot import exp
 
@@ -14,6 +15,7 @@ from qoop.planner.algebra.fold_constants import simplify
 from qoop.planner.algebra.relation import Filter, Join, JoinKind, Project, Relation, Scan, Values
 from qoop.planner.algebra.types import type_of
 from qoop.planner.sql.convert import Env
+from qoop.planner.sql.latest import with_all, with_latest
 from qoop.planner.sql.scope import Cte, FromItem, Scope, Unsupported, parts_of, refuse, unlike_names
 from qoop.planner.sql.subquery import refuse_typeof
 
@@ -167,12 +169,21 @@ class FromClause:
         renamed = [column.name for column in alias.columns] if alias is not None else []
         columns = tuple(fresh(name, expr.type) for name, expr in zip(names, block.exprs, strict=True))
         pairs = tuple(zip(unlike_names([*renamed, *names[len(renamed) :]]), columns, strict=True))
-        joined = joined_laterally(self.relation, block, columns, kind)
+        joined = self.latest(block, columns, kind) or joined_laterally(self.relation, block, columns, kind)
         self.scope.sources.append(FromItem(node.alias, pairs, joined))
         on = tuple(one for join in joins for one in self.conditions(join.args.get("on")))
         if on and kind == "left":
             raise Unsupported("LEFT JOIN LATERAL with a condition")
         return Filter(joined, on) if on else joined
+
+    def latest(self, block: QueryBlock, columns: Sequence[Column], kind: OneOf["inner", "left"]) -> Relation | None:
+        """The items so far, each row with its latest row of the block; None if the block has all rows up to a bound."""
+        if block.latest is None:
+            return None
+        pairs, names = tuple(zip(columns, block.exprs, strict=True)), self.builder.names
+        if self.builder.as_duckdb_reads:
+            return with_all(self.relation, block.relation, block.latest, pairs, names)
+        return with_latest(self.relation, block.relation, block.latest, pairs, kind, names)
 
     def table(self, node: exp.Table) -> FromItem:
         refuse(node, {"this", "alias", "joins"})

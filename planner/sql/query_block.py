@@ -10,6 +10,7 @@ from sqlglot import exp
 from qoop.planner.algebra.expr import Column, Expr, Literal
 from qoop.planner.algebra.relation import Relation
 from qoop.planner.sql.convert import Env
+from qoop.planner.sql.latest import Latest
 from qoop.planner.sql.running import Running
 from qoop.planner.sql.scope import Unsupported
 
@@ -24,6 +25,7 @@ class QueryBlock:
     grouped: it aggregates. of_nothing: what its columns are where no row is found, if that is not NULL.
     distinct: of its rows that are equal only one is meant, for each value of the correlated columns.
     running: the aggregates are still to be computed, over the rows up to an outer value.
+    latest: only the first of the rows up to an outer value is meant.
     """
 
     relation: Relation
@@ -35,6 +37,7 @@ class QueryBlock:
     of_nothing: Mapping[Column, Literal] = field(default_factory=dict)
     distinct: bool = False
     running: Running | None = None
+    latest: Latest | None = None
 
 
 def order_items(node: exp.Expression, width: int) -> list[exp.Ordered]:

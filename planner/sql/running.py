@@ -21,6 +21,7 @@ from qoop.planner.algebra.expr import (
     Column,
     Expr,
     binary,
+    cast,
     columns_of,
     columns_of_all,
     conjunction,
@@ -44,6 +45,7 @@ from qoop.planner.algebra.relation import (
 from qoop.planner.sql.scope import Names, Unsupported
 
 _MIRRORED: Mapping[str, str] = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 _FUNCTIONS = frozenset(("count", "count_star", "sum", "min", "max", "avg"))
 """Aggregates that DuckDB computes over a growing frame without a state for each row."""
 
@@ -78,6 +80,21 @@ def bound_of(predicate: Expr, inner: frozenset[Column]) -> Bound | None:
         if columns_of(ours) and columns_of(ours) <= inner and not columns_of(theirs) & inner:
             return Bound(ours, op, theirs)
     return None
+
+
+def aligned(running: Running) -> Running:
+    """The same with integers of two types as those of the wider one."""
+    keys = tuple(_of_one_type(*pair) for pair in running.keys)
+    inner, outer = _of_one_type(running.bound.inner, running.bound.outer)
+    return Running(keys, Bound(inner, running.bound.op, outer), running.aggregations)
+
+
+def _of_one_type(ours: Expr, theirs: Expr) -> tuple[Expr, Expr]:
+    types = {ours.type, theirs.type}
+    if not types <= {*_INTEGERS}:
+        return ours, theirs
+    widest = max(types, key=_INTEGERS.index)
+    return cast(ours, widest), cast(theirs, widest)
 
 
 def check(running: Running) -> None:

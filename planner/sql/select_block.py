@@ -24,7 +24,7 @@ from qoop.planner.sql.convert import Env
 from qoop.planner.sql.from_clause import NO_SOURCE, FromClause
 from qoop.planner.sql.parts import has_aggregate
 from qoop.planner.sql.query_block import QueryBlock, order_exprs, order_items, ordinal, resolved
-from qoop.planner.sql.running import Bound, Running, bound_of, check
+from qoop.planner.sql.running import Bound, Running, aligned, bound_of, check
 from qoop.planner.sql.scope import Cte, Scope, Unsupported
 from qoop.planner.sql.select_list import SelectItem, aliases, places, select_items
 from qoop.planner.sql.stars import expanded, has_columns
@@ -252,7 +252,7 @@ class SelectBlock:
         assert keys.bound is not None
         inner, sides = frozenset(self.relation.columns), self.builder.subqueries.sides
         pairs = tuple(sides(one, self.scope.outer) for one in self.correlated if bound_of(one, inner) is None)
-        found = Running(pairs, keys.bound, tuple((env.aggregates or {}).values()))
+        found = aligned(Running(pairs, keys.bound, tuple((env.aggregates or {}).values())))
         check(found)
         return found
 

@@ -31,6 +31,7 @@ from qoop.planner.algebra.expr import (
 from qoop.planner.algebra.relation import Aggregate, Aggregation, Join, Project, Relation
 from qoop.planner.estimate.tree_cost import equates
 from qoop.planner.sql.convert import Env
+from qoop.planner.sql.latest import Latest, with_all, with_latest
 from qoop.planner.sql.running import with_join, with_running
 from qoop.planner.sql.scope import Names, Unsupported, refuse
 
@@ -156,11 +157,13 @@ class SubqueryJoins:
 
     def scalar(self, node: exp.Expression, env: Env) -> Expr:
         """A scalar subquery: one row joined to all, or one row for each value of its correlated columns."""
-        block = self.block(node, env)
+        block = self.block(node, env, limited=True)
         if len(block.exprs) != 1:
             raise Unsupported("a scalar subquery of several columns")
         if not block.correlated:
             return self._uncorrelated(block, env)
+        if block.latest is not None:
+            return self._latest(block, block.latest, env)
         if not block.grouped:
             return self._correlated_row(block, env)
         if not block.single:
@@ -181,6 +184,16 @@ class SubqueryJoins:
             for column, value in block.of_nothing.items()
         }
         return substitute(block.exprs[0], filled)
+
+    def _latest(self, block: QueryBlock, latest: Latest, env: Env) -> Expr:
+        """The value in the latest row up to the bound."""
+        column = self.builder.names.fresh(block.names[0], block.exprs[0].type)
+        found, names = ((column, block.exprs[0]),), self.builder.names
+        if self.builder.as_duckdb_reads:
+            env.attachments.append(lambda left: with_all(left, block.relation, latest, found, names))
+        else:
+            env.attachments.append(lambda left: with_latest(left, block.relation, latest, found, "left", names))
+        return column
 
     def _uncorrelated(self, block: QueryBlock, env: Env) -> Expr:
         relation, (column,) = self.builder.project(block)
@@ -228,14 +241,16 @@ class SubqueryJoins:
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
-    def block(self, node: exp.Expression, env: Env) -> QueryBlock:
-        """Build the subquery with the env's scope around it."""
+    def block(self, node: exp.Expression, env: Env, limited: bool = False) -> QueryBlock:
+        """Build the subquery with the env's scope around it. limited: only its latest row may be meant."""
         while isinstance(node, exp.Subquery) and not node.args.get("with_"):
             refuse(node, {"this", "alias"})
             node = node.this
         if not isinstance(node, exp.Query):
             raise Unsupported(f"{type(node).__name__} as a subquery")
         block = self.builder.query(node, env.scope, env.ctes)
+        if block.latest is not None and not limited:
+            raise Unsupported("LIMIT in a correlated subquery")
         own = frozenset(block.relation.columns)
         if block.running is not None:
             own = frozenset(one.column for one in block.running.aggregations)

@@ -101,7 +101,8 @@ class PlanSearch:
     def _preparation(self) -> Preparation:
         from qoop.query.preparation import Preparation  # a plan that is stored needs none
 
-        return Preparation(self._tables, self._cost, self._config.statistics, self._lessons.observations)
+        config = self._config
+        return Preparation(self._tables, self._cost, config.statistics, self._lessons.observations, not config.staged)
 
     @property
     def cost(self) -> CostModel:

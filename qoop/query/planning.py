@@ -111,7 +111,8 @@ class QueryPlanning(PlanSearch):
             chosen = self._by_own(own, text, share, begun)
         else:
             chosen = self._at_once(own, text, share, begun) or self._after_quick_search(own, text, share, begun)
-        return replace(chosen, last_resort=own.plan)
+        tables = {**own.tables, **chosen.tables}  # an alias in the text may have the name of a further table
+        return replace(chosen, last_resort=own.plan, tables=tables)
 
     def repeated(self, text: str, before: Bound | None, seconds: float, slots: float) -> Planned:
         """A query by DuckDB's plan, as it has run before, without a comparison with others.

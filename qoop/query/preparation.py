@@ -35,23 +35,30 @@ estimates of such joins may be off by hundreds."""
 class Preparation:
     """Makes the queries of one session ready to plan. Thread-safe.
 
-    statistics: the option of the session. observations: of the stages of its earlier jobs.
+    statistics: the option of the session. observations: of the stages of its earlier jobs. falls_back: DuckDB's plan
+    takes the place of stages where these raise an error.
     """
 
     def __init__(
-        self, tables: SessionTables, cost: CostModel, statistics: Statistics, observations: SessionObservations
+        self,
+        tables: SessionTables,
+        cost: CostModel,
+        statistics: Statistics,
+        observations: SessionObservations,
+        falls_back: bool,
     ) -> None:
         self._tables = tables
         self._cost = cost
         self._statistics = statistics
         self._observations = observations
+        self._falls_back = falls_back
 
     def prepare(self, text: str, at: str | None = None) -> Prepared:
         """As `Session.prepare`. Where a table changes meanwhile, the query is bound again."""
         while True:
             bound, tables = self._tables.bind(text, at)
             try:
-                return self._prepared(bound, tables)
+                return self._prepared(bound, tables, self._falls_back and at is None)
             except (BindError, CatalogError):
                 if self._tables.are_as_before(tables):
                     raise
@@ -84,10 +91,10 @@ class Preparation:
         spent = prepared.statistics_seconds + time.perf_counter() - begun
         return replace(prepared, stats={**prepared.stats, **better}, statistics_seconds=spent) if ran else prepared
 
-    def _prepared(self, bound: Bound, tables: Mapping[str, Table]) -> Prepared:
+    def _prepared(self, bound: Bound, tables: Mapping[str, Table], falls_back: bool) -> Prepared:
         from qoop.planner.planner import logical, stats_needed  # loads the planner, which a plan found again does not
 
-        relation = logical(bound, self._tables.binder.describe)
+        relation = logical(bound, self._tables.binder.describe, falls_back)
         begun = time.perf_counter()
         stats = {name: self._stats(name, columns) for name, columns in stats_needed(relation).items()}
         splits = {name: table.max_parts() for name, table in tables.items()}

@@ -348,12 +348,16 @@ def test_a_failure_of_the_work_itself_has_it_go_over_to_the_fallback_plan_once()
     assert str(s.run.error) == "an overflow again"
 
 
-def test_the_fallback_plan_is_none_once_rows_of_the_answer_may_have_been_handed_out() -> None:
+@pytest.mark.parametrize("pinned", [True, False])
+def test_the_fallback_plan_is_none_once_rows_of_the_answer_may_have_been_handed_out(pinned: bool) -> None:
     s = Script("root 2", fallback_plan="own 1")
     s.play("root.0")
+    if pinned:
+        s.run.pin()
     s.start("root.1")
     s.fail("root.1", ExecutionError("an overflow"), retryable=False)
-    assert s.run.state is State.FAILED
+    assert s.run.state is (State.FAILED if pinned else State.RUNNING)
+    assert s.run.on_fallback != pinned
 
 
 @pytest.mark.parametrize("error", [SourceError("gone"), PlanError("of ours")])

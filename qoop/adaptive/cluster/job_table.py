@@ -159,8 +159,10 @@ class JobTable:
         """Keep the parts of the root that are present, whatever plan runs."""
         found = self.active.get(job)
         pinned = found is not None and found.run.lasting and bool(found.run.first_outputs)
-        if found is not None and pinned and found.replanner is not None:
-            found.replanner.pin()
+        if found is not None and pinned:
+            found.run.pin()
+            if found.replanner is not None:
+                found.replanner.pin()
         done.set_result(pinned)
 
     def suspend(self, message: SuspendRequested) -> None:
