@@ -48,10 +48,6 @@ TABLES: Mapping[str, str] = {
         random() * 100 AS price FROM range({n} // 2) t(i)""",
     "trades": """SELECT (random() * 2000)::INT AS sym, (random() * 1000)::INT AS amount,
         TIMESTAMP '2024-01-01' + INTERVAL ((random() * {n} / 2)::INT) SECOND AS ts FROM range({n} // 30) t(i)""",
-    "left_side": """SELECT (random() * 2000)::INT AS k, (random() * 50)::INT AS g, random() AS v
-        FROM range({n} // 15) t(i)""",
-    "right_side": """SELECT (random() * 2000)::INT AS k, (random() * 50)::INT AS h, random() AS w
-        FROM range({n} // 15) t(i)""",
 }  # fmt: skip
 """The tables, as queries; {n}: the rows of the largest."""
 
@@ -75,11 +71,12 @@ SHAPES: Mapping[str, str] = {
     "computed keys, the selective join last": """SELECT count(*), sum(v) FROM fact f
         JOIN dim_few a ON a.k = f.few + 1 - 1 JOIN dim_more b ON b.k = f.more + 1 - 1
         JOIN dim_many c ON c.k = f.many + 1 - 1""",
-    "last value by key": "SELECT sym, last(price ORDER BY ts) FROM quotes GROUP BY sym",
-    "QUALIFY for a maximum": """SELECT customer, day FROM fact
-        QUALIFY row_number() OVER (PARTITION BY customer ORDER BY day DESC) = 1""",
-    "many to many under an aggregate": """SELECT g, h, count(*), sum(v), sum(w) FROM left_side
-        JOIN right_side USING (k) GROUP BY g, h""",
+    "NOT IN, correlated by an equality": """SELECT count(*) FROM people p
+        WHERE p.phone NOT IN (SELECT l.phone FROM leads l WHERE l.source = p.id % 7)""",
+    "latest row, as none is later": """SELECT count(*), sum(v) FROM fact f
+        WHERE NOT EXISTS (SELECT 1 FROM fact l WHERE l.customer = f.customer AND l.day > f.day)""",
+    "EXISTS with another value": """SELECT count(*), sum(id) FROM fact f
+        WHERE EXISTS (SELECT 1 FROM fact o WHERE o.customer = f.customer AND o.few <> f.few)""",
 }
 
 
