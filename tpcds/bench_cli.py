@@ -20,6 +20,7 @@ from qoop.tpcds.bench import (
     eta,
     interrupt,
     lives,
+    orders,
     overhead,
     query_loop,
     real_sweeps,
@@ -478,7 +479,7 @@ def _exchanges(commands: Commands) -> None:
 _GROUPS: Mapping[str, Sequence[Callable[[Commands], None]]] = {
     "on this machine, next to DuckDB": (
         _add_bombs, _add_shrink, _add_arrive, _add_continued, _add_lives, _add_interrupt, _add_resizes, _add_overhead,
-        _add_eta, shapes.add_command, spot.add_command, streams.add_command,
+        _add_eta, shapes.add_command, orders.add_command, spot.add_command, streams.add_command,
         views_commands.add_load_command,
     ),
     "in virtual time": (

@@ -17,6 +17,7 @@
     bombs.py             dashboards and bombs, on a server and in DuckDB alone
     real_sweeps.py       sweeps for real, next to Optuna and Ray Tune
     shapes.py            queries of shapes that optimisers get wrong
+    orders.py            queries whose texts name the tables in random orders
     overhead.py          what adaptivity costs where nothing changes
     eta.py               how good the predicted end is
     core_speed.py        events a second through the core
