@@ -1,7 +1,7 @@
 """The choices by estimates before any exchange: the order of joins, and rewrites that depend on it.
 
     ──inline──> ──reduce build sides──> ──order joins──> ──split joins by OR──> ──join by extremes──>
-        ──loosen joins──> ──aggregate early──> ──roll up──> ──transfer──>
+        ──run aggregates──> ──loosen joins──> ──aggregate early──> ──roll up──> ──transfer──>
 
 Predicates that call Python stay below the joins; or they are lifted above all joins before these are ordered, and put
 down again where the fewest rows are left. The variant decides, else the cost.
@@ -25,6 +25,7 @@ from qoop.planner.arrange.inline import inline_shared
 from qoop.planner.arrange.late_calls import lifted, put_down
 from qoop.planner.arrange.reduce_build_sides import reduce_build_sides
 from qoop.planner.arrange.roll_up import roll_up
+from qoop.planner.arrange.running_joins import running_joins
 from qoop.planner.arrange.split_or_joins import split_or_joins
 from qoop.planner.arrange.transfer import transfer
 from qoop.planner.arrange.work import Work
@@ -80,6 +81,7 @@ class Arranger:
             relation = self._once(relation, self._put_down)
         relation = self._once(relation, self._split)
         relation = self._once(relation, self._by_extremes)
+        relation = self._once(relation, self._running)
         relation = self._once(relation, _loosened)
         relation = self._once(relation, self._early, choices.eager_gain)
         relation = self._once(relation, self._rolled)
@@ -119,6 +121,9 @@ class Arranger:
 
     def _by_extremes(self, relation: Relation) -> Relation:
         return join_by_extremes(relation, self.cardinality, self.cost)
+
+    def _running(self, relation: Relation) -> Relation:
+        return running_joins(relation, self.cardinality, self.cost)
 
     def _early(self, relation: Relation, least_gain: float) -> Relation:
         return prune_columns(eager_aggregation(relation, self.cardinality, self.cost, least_gain))

@@ -63,10 +63,10 @@ class _Climbed:
 
 
 def _eager(aggregate: Aggregate, cardinality: Cardinality) -> Aggregate | None:
-    if not aggregate.keys or not _can_be_early(aggregate):
+    if not aggregate.keys or not can_be_early(aggregate):
         return None
-    top, computed = _below_project(aggregate)
-    calls = tuple(_substituted(agg, computed) for agg in _measures(aggregate))
+    top, computed = below_project(aggregate)
+    calls = tuple(substituted(agg, computed) for agg in measures_of(aggregate))
     keys = [computed.get(key, key) for key in aggregate.keys]
     measured = columns_of_all(expr for agg in calls for expr in agg.exprs)
     rest, climbed = _climb(top, measured, cardinality)
@@ -82,19 +82,20 @@ def _eager(aggregate: Aggregate, cardinality: Cardinality) -> Aggregate | None:
     return _stacked(aggregate, computed, phases, rest, climbed)
 
 
-def _can_be_early(aggregate: Aggregate) -> bool:
-    measures = _measures(aggregate)
+def can_be_early(aggregate: Aggregate) -> bool:
+    """True if its functions may be computed in parts: none is DISTINCT, ordered or volatile."""
+    measures = measures_of(aggregate)
     exprs = [expr for agg in measures for expr in agg.exprs]
     plain = all(not agg.distinct and not agg.ordered for agg in measures)
     return plain and bool(measures) and not any(map(is_volatile, exprs))
 
 
-def _measures(aggregate: Aggregate) -> list[Aggregation]:
+def measures_of(aggregate: Aggregate) -> list[Aggregation]:
     """All but GROUPING(), which is about the keys alone."""
     return [agg for agg in aggregate.aggregations if agg.call.op != "grouping"]
 
 
-def _below_project(aggregate: Aggregate) -> tuple[Relation, Mapping[Column, Expr]]:
+def below_project(aggregate: Aggregate) -> tuple[Relation, Mapping[Column, Expr]]:
     """The aggregate's input and what a Project directly below it computes."""
     node = aggregate.input
     if not isinstance(node, Project) or any(is_volatile(expr) for _, expr in node.exprs):
@@ -102,7 +103,8 @@ def _below_project(aggregate: Aggregate) -> tuple[Relation, Mapping[Column, Expr
     return node.input, {column: expr for column, expr in node.exprs if column != expr}
 
 
-def _substituted(agg: Aggregation, computed: Mapping[Column, Expr]) -> Aggregation:
+def substituted(agg: Aggregation, computed: Mapping[Column, Expr]) -> Aggregation:
+    """The aggregation with expressions in place of columns."""
     args = tuple(substitute(arg, computed) for arg in agg.call.args)
     condition = None if agg.filter is None else substitute(agg.filter, computed)
     return replace(agg, call=replace(agg.call, args=args), filter=condition)
@@ -148,6 +150,6 @@ def _stacked(
     if still:
         kept = tuple((column, column) for column in node.columns)
         node = Project(node, (*kept, *still))
-    finals = {final.column: _substituted(final, early) for final in phases.finals}
+    finals = {final.column: substituted(final, early) for final in phases.finals}
     aggregations = tuple(finals.get(agg.column, agg) for agg in aggregate.aggregations)
     return Aggregate(node, aggregate.keys, aggregations, aggregate.grouping_sets)

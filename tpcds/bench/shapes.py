@@ -54,8 +54,6 @@ TABLES: Mapping[str, str] = {
 SHAPES: Mapping[str, str] = {
     "anti join with OR": """SELECT count(*), sum(id) FROM people p
         WHERE NOT EXISTS (SELECT 1 FROM leads l WHERE l.phone = p.phone OR l.mail = p.mail)""",
-    "semi join with OR": """SELECT count(*), sum(id) FROM people p
-        WHERE EXISTS (SELECT 1 FROM leads l WHERE l.phone = p.phone OR l.mail = p.mail)""",
     "inner join with OR": """SELECT source, count(*), sum(id) FROM people p
         JOIN leads l ON l.phone = p.phone OR l.mail = p.mail GROUP BY source""",
     "left join with OR": """SELECT count(*), count(l.source) FROM people p
@@ -66,6 +64,9 @@ SHAPES: Mapping[str, str] = {
         (SELECT max(q.ts) FROM quotes q WHERE q.sym = t.sym AND q.ts <= t.ts) AS m FROM trades t)""",
     "latest row before, lateral": """SELECT count(*), sum(amount * price) FROM trades t, LATERAL (
         SELECT price FROM quotes q WHERE q.sym = t.sym AND q.ts <= t.ts ORDER BY q.ts DESC LIMIT 1) l""",
+    "totals up to each row, by a join": """SELECT count(*), max(total) FROM (
+        SELECT t.sym, t.ts, count(*) AS quotes, sum(price) AS total
+        FROM trades t JOIN quotes q ON q.sym = t.sym AND q.ts <= t.ts GROUP BY t.sym, t.ts)""",
     "NOT IN, correlated": """SELECT count(*) FROM people p
         WHERE p.phone NOT IN (SELECT l.phone FROM leads l WHERE l.mail > p.mail)""",
     "computed keys, the selective join last": """SELECT count(*), sum(v) FROM fact f
