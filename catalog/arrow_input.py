@@ -17,15 +17,16 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 
 import duckdb
 import pyarrow as pa
 
 _VECTOR = 2048  # rows that DuckDB reads at a time
+NO_TYPES: Mapping[str, str] = MappingProxyType({})
 
 
 class _NotNow(MetaPathFinder):
@@ -58,10 +59,23 @@ def register(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -
         connection.register(name, _readable(rows))
 
 
-def scan(name: str, schema: pa.Schema) -> str | None:
-    """A query over rows that were registered under a name, None where the name itself will do."""
-    kept = [f'{_kept(field)} AS "{_quoted(field.name)}"' for field in schema if _kept(field) is not None]
-    return f'SELECT * REPLACE ({", ".join(kept)}) FROM "{_quoted(name)}"' if kept else None
+def scan(name: str, schema: pa.Schema, types: Mapping[str, str] = NO_TYPES) -> str | None:
+    """A query over rows that were registered under a name, None where the name itself will do.
+
+    types: of the columns that Arrow has in another type, see :func:`enums`."""
+    kept = {field.name: _kept(field) for field in schema}
+    kept |= {column: f'"{_quoted(column)}"::{type_}' for column, type_ in types.items() if column in kept}
+    made = [f'{text} AS "{_quoted(column)}"' for column, text in kept.items() if text is not None]
+    return f'SELECT * REPLACE ({", ".join(made)}) FROM "{_quoted(name)}"' if made else None
+
+
+def enums(columns: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The types of the columns that hold ENUMs: DuckDB reads the dictionaries of Arrow as VARCHAR.
+
+    >>> enums([("e", "ENUM('a', 'b')[]"), ("v", "VARCHAR")])
+    {'e': "ENUM('a', 'b')[]"}
+    """
+    return {column: type_ for column, type_ in columns if "ENUM(" in type_}
 
 
 def _kept(field: pa.Field) -> str | None:

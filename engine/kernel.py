@@ -43,7 +43,7 @@ from qoop.engine.kernel_options import options_of, resource_options
 from qoop.engine.storage.growing import Begin, InMemory, Made
 from qoop.engine.storage.partition import cut, quoted, with_partition_number, without_number
 from qoop.engine.task import AttemptId, TaskProfile, TaskSpec
-from qoop.planner.plan import Resources, Stage, TableInput
+from qoop.planner.plan import Resources, Stage, StageInput, TableInput
 
 if TYPE_CHECKING:
     from qoop.engine.functions.filters import Filters
@@ -322,8 +322,10 @@ class Kernel:
             if isinstance(found, str):
                 scans[item.name] = found
                 continue
+            types = _enums(spec, item)
+            found = arrow_input.castable(found) if types else found
             name = f"{item.name}:rows"
-            scan = arrow_input.scan(name, found.schema)
+            scan = arrow_input.scan(name, found.schema, types)
             if scan is not None or spec.stage.opaque is not None:
                 scans[item.name] = scan or f"FROM {quoted(name)}"  # main.name means a view, but nothing registered
             else:
@@ -395,6 +397,11 @@ _STATISTICS = re.compile(r"bitstring_agg", re.I)
 def _asks_for_statistics(text: str) -> bool:
     """True if a text of the user's may need the bounds of a column, which DuckDB knows of files and tables only."""
     return _STATISTICS.search(text) is not None
+
+
+def _enums(spec: TaskSpec, item: TableInput | StageInput) -> Mapping[str, str]:
+    """The types of a table's columns with ENUMs."""
+    return arrow_input.enums(spec.tables[item.table].columns) if isinstance(item, TableInput) else arrow_input.NO_TYPES
 
 
 def _access(spec: TaskSpec) -> Sequence[Access] | None:

@@ -134,7 +134,7 @@ class Programs(Registration):
         from qoop.programs.iterate.start import iterated
 
         text = query_text(step)
-        first = self.sql(start).lossless() if isinstance(start, str) else start
+        first = self.sql(start) if isinstance(start, str) else start
         begin = partial(self.start, resume=False, terms=self._options.terms_with(**terms))
         options, log = StepOptions(loss, until, most, former, curve), self.cluster.program_log()
         return iterated(text, first, self._tables, self.planning, options, begin, log)
@@ -168,7 +168,7 @@ class Programs(Registration):
         folder = self.config.checkpoints if isinstance(self.config.checkpoints, Path) else None
         own, terms = parted(options)
         group = self.cluster.shares.group(self._options.terms_with(**terms), slots)
-        first = self.sql(start).lossless() if isinstance(start, str) else start
+        first = self.sql(start) if isinstance(start, str) else start
         begin, log = partial(self.start, resume=False), self.cluster.program_log()
         goal = self._options.goal
         races = goal["confidence"], goal["exact_within"], self.config.ray is not None

@@ -137,7 +137,7 @@ class Iteration:
             try:
                 result = self._jobs[number].result()
                 self._made = Step(number, result, self._loss_of(number, result))
-                self._before = result.lossless()
+                self._before = result
                 self._planning.ended(self._jobs[number])
                 self._send(StepEnded(number, self._made.loss))
             except BaseException:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
 from qoop.adaptive.replanning.greedy import LONG_SECONDS
+from qoop.catalog.arrow_input import enums
 from qoop.catalog.errors import ExecutionError
+from qoop.catalog.table import Table, table_version
 from qoop.engine.history import Decided
 from qoop.planner.whole_query import OWN_PLAN
 from qoop.query.duckdb_plans import whole_seconds
+from qoop.query.result import Result
 from qoop.query.tables import SessionTables
 
 if TYPE_CHECKING:
@@ -19,7 +23,6 @@ if TYPE_CHECKING:
     from qoop.planner.sql.bind import Bound
     from qoop.query.job import Job, Planned
     from qoop.query.planning import QueryPlanning
-    from qoop.query.result import Result
 
 _COMPARED_FROM = 10.0
 """Seconds of one thread from which each step is compared with other plans. A search takes up to a second."""
@@ -55,11 +58,15 @@ class StepPlanning:
         self._bounds: dict[str, Bound] = {}  # of the last step by each text
 
     def plan(self, before: object, text: str | None = None, slots: float = inf) -> Planned:
-        """The plan of the step over an answer, or over no answer. text: of the step, if it differs from the first one
-        in its literals. slots: the most that a step which runs by DuckDB's plan again can use.
+        """The plan of the step over an answer, or over no answer.
+
+        before: a Result, or data as for `register`. text: of the step, if it differs from the first one in its
+        literals. slots: the most that a step which runs by DuckDB's plan again can use.
 
         Raises QueryError for a step that is not a query over these tables."""
-        if before is not None:
+        if isinstance(before, Result):
+            self._tables.create(self._answered(before))
+        elif before is not None:
             self._tables.register(self._former, before)
         text = self._text if text is None else text
         if self._seconds is None:
@@ -67,6 +74,15 @@ class StepPlanning:
         planned = self._planning.repeated(text, self._bounds.get(text), self._seconds, slots)
         self._bounds[text] = planned.bound
         return planned
+
+    def _answered(self, answer: Result) -> Table:
+        """The table of an answer, with the types that DuckDB gave it."""
+        table = self._tables.catalog.opened(self._former, answer.lossless())
+        types = enums(zip(answer.unique_columns, answer.types, strict=True))
+        if not types:
+            return table
+        columns = tuple((name, types.get(name, type_)) for name, type_ in table.columns)
+        return replace(table, columns=columns, version=table_version(table.source, columns))
 
     def ended(self, job: Job) -> None:
         """A step has ended. The next ones run as it did if that was by DuckDB's plan, and if a comparison with others

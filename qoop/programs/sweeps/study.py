@@ -36,7 +36,6 @@ from qoop.programs.sweeps.sweep import OPEN
 
 if TYPE_CHECKING:
     import pandas
-    import pyarrow as pa
 
     from qoop.adaptive.cluster.job_group import JobGroup
     from qoop.adaptive.program_log import MessageLog
@@ -150,7 +149,7 @@ class Study:
         self._changed = threading.Condition()
         self._shown: list[TrialStatus] = []
         self._spans: list[StepSpan] = []
-        self._answers: dict[int, pa.Table] = {}  # of the last step of each trial
+        self._answers: dict[int, Result] = {}  # of the last step of each trial
         self._best: Result | None = None
         self._running: dict[int, Job] = {}
         self._error: BaseException | None = None
@@ -327,7 +326,7 @@ class Study:
     def _load_steps(self, program: Sweep, journal: Journal) -> None:
         for number, trial in enumerate(program.trials):
             if trial.scores and trial.state in OPEN:
-                self._answers[number] = journal.answer(number, len(trial.scores) - 1).lossless()
+                self._answers[number] = journal.answer(number, len(trial.scores) - 1)
         if program.best >= 0:
             best = program.trials[program.best]
             self._best = journal.answer(program.best, best.scores.index(best.best))
@@ -459,11 +458,11 @@ class Study:
 
     def _keep(self, trial: int, number: int, result: Result, score: float) -> None:
         """Keep the answer of a step for the next one, and the best of all."""
-        journal, scores, rows = self._parts.journal, self._program.trials[trial].scores, result.lossless()
+        journal, scores = self._parts.journal, self._program.trials[trial].scores
         if journal is not None:
             journal.keep_answer(trial, number, result)
             journal.drop_answers(trial, scores)
-        self._answers[trial] = rows
+        self._answers[trial] = result
         if score > self._program.highest:
             self._best = result
 

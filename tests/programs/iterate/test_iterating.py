@@ -162,3 +162,11 @@ def test_what_cannot_be_is_refused(session: Session) -> None:
         session.iterate("SELECT 'nan'::DOUBLE AS loss FROM former", "SELECT 1 AS x").result()
     with pytest.raises(QueryError, match="nowhere"):
         session.iterate("SELECT * FROM nowhere", "SELECT 1 AS x")
+
+
+def test_enums_keep_their_order_from_step_to_step(session: Session) -> None:
+    start = "SELECT unnest(['small', 'large', 'medium'])::ENUM('small', 'medium', 'large') AS size, 8.0 AS loss"
+    step = "SELECT size, loss / 2 AS loss FROM former ORDER BY size DESC LIMIT 2"
+    last = session.iterate(step, start, most=3, until=0.0).last()
+    assert last.number == 2 and last.result.types[0] == "ENUM('small', 'medium', 'large')"
+    assert last.result.fetchall() == [("large", 1.0), ("medium", 1.0)]

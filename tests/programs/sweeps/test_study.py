@@ -25,6 +25,7 @@ STEP = "SELECT f.x - $rate * 2 * (f.x - avg(p.v)) AS x FROM former f, points p G
 METRIC = "SELECT avg((p.v - f.x) * (p.v - f.x)) FROM former f, points p"
 START = "SELECT 9.0::DOUBLE AS x"
 RATES = [0.001, 0.3, 1.2, 0.02]
+EVERY = "SELECT (n + $by)::INTEGER AS n, * EXCLUDE (n) FROM former"
 SWEEP = f"""
 import sys, qoop
 session = qoop.connect(slots=2, memory="500MB", checkpoints=sys.argv[1])
@@ -329,6 +330,34 @@ def test_a_named_sweep_keeps_the_answers_that_it_may_need(tmp_path: Path) -> Non
         assert study.wait(60) and study.curves == [found] and study.best_result().fetchall() == [(8,)]
     kept = sorted(path.stem for path in (tmp_path / "sweeps" / "few" / "answers").iterdir())
     assert kept == ["0-7", "0-8"], "the best, and the last"
+
+
+def test_every_type_survives_steps_and_a_kill(tmp_path: Path) -> None:
+    every = (
+        "SELECT row_number() OVER () AS id, 0 AS n, ['medium']::ENUM('small', 'medium')[] AS enums, "
+        "MAP {'medium': 1}::MAP(ENUM('small', 'medium'), UTINYINT) AS by_enum, "
+        "{'a': ['small']::ENUM('small', 'medium')[1]} AS within, * FROM test_all_types()"
+    )
+    options = {"metric": "SELECT max(n) FROM former", "start": every, "most": 6, "name": "types"}
+    sweep = f"session.sweep({EVERY!r}, {{'by': [1, 2]}}, **{options!r})"
+    killed = f"""
+import os, signal, sys, qoop
+session = qoop.connect(slots=1, memory="300MB", checkpoints=sys.argv[1])
+for trial in {sweep}.events():
+    if trial.steps == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert subprocess.run([sys.executable, "-c", killed, str(tmp_path)]).returncode == -signal.SIGKILL
+    with qoop.connect(slots=1, memory="300MB", checkpoints=tmp_path) as session, duckdb.connect() as alone:
+        study = session.sweep(EVERY, {"by": [1, 2]}, **options)
+        assert max(one.steps for one in study.trials) >= 2, "it goes on"
+        assert study.wait(60) and {one.state for one in study.trials} == {"COMPLETE"} and study.best_value == 12
+        found = study.best_result()
+        alone.execute(f"CREATE TABLE former AS {every}")
+        expected = alone.sql(EVERY.replace("$by", "12") + " ORDER BY id")
+        assert found.types == list(map(str, expected.types)) and "ENUM('small', 'medium')[]" in found.types
+        rows = sorted(found.fetchall(), key=lambda row: row[1])
+        assert repr(rows) == repr(expected.fetchall()) and len(rows) == 3
 
 
 def test_a_session_that_ends_ends_its_sweep_and_one_with_fewer_slots_continues_it(points: Path, tmp_path: Path) -> None:
