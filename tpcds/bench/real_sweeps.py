@@ -2,7 +2,8 @@
 
 Every side runs the same steps on the same rows, with the same settings in the same order, two at a time: qoop by each
 of its schedulers; Optuna with `SuccessiveHalvingPruner` and Ray Tune with `ASHAScheduler` as Python over DuckDB. The
-target is what a tenth of the trials reach in all their steps, found by DuckDB before. The clock of Ray Tune begins when
+target is what a tenth of the trials reach in all their steps, found by DuckDB before, to four digits: trials that end
+in one place differ by rounding. The clock of Ray Tune begins when
 its cluster is up. Each run is kept, so that a benchmark that was ended goes on.
 """
 
@@ -30,6 +31,7 @@ OTHERS = ("optuna", "tune")
 SLOTS = 2
 _REACHED = 0.1
 """The part of the trials that reach the target."""
+_DIGITS = 4
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,20 @@ def _target(workload: Workload, rates: Sequence[float], file: Path, results: Res
             return [choose(trial.next() for _ in range(workload.most)) for trial in trials]
 
     found = sorted(_kept(results, f"{workload.name} best", best), reverse=workload.direction == "maximize")
-    return float(found[max(0, round(len(found) * _REACHED) - 1)])
+    return as_written(found[max(0, round(len(found) * _REACHED) - 1)], workload.direction)
+
+
+def as_written(value: float, direction: Literal["maximize", "minimize"]) -> float:
+    """A metric that is as good as this one or hardly worse, to four digits.
+
+    >>> as_written(0.94997, "maximize"), as_written(8.7487022, "minimize"), as_written(-0.12345, "maximize")
+    (0.9499, 8.749, -0.1235)
+    """
+    if value == 0.0:
+        return value
+    digits = _DIGITS - 1 - math.floor(math.log10(abs(value)))
+    scaled = value * 10.0**digits
+    return round((math.floor(scaled) if direction == "maximize" else math.ceil(scaled)) / 10.0**digits, digits)
 
 
 def _opened(file: Path) -> duckdb.DuckDBPyConnection:

@@ -13,22 +13,22 @@ from qoop.catalog.value import value
 
 @value
 class Division:
-    """threshold: the least confidence of a promising trial; infinite: no trial is promising. slots: for these trials,
-    a whole number; the others share the rest in turn."""
+    """threshold: the least confidence of a promising trial; infinite: there is none. slots: for these trials; less
+    than 1: that part of the time of a slot. The others share the rest in turn."""
 
     threshold: float
-    slots: int
+    slots: float
 
 
 def division(confidences: Sequence[float], slots: float) -> Division:
     """The division of slots, by each active trial's confidence of reaching the target in time.
 
     >>> division([0.9, 0.8, 0.2, 0.1], 4), division([0.04, 0.03, 0.02], 4)
-    (Division(threshold=0.8, slots=2), Division(threshold=inf, slots=0))
+    (Division(threshold=0.8, slots=2.0), Division(threshold=0.04, slots=0.16))
     """
     ranked = sorted(confidences, reverse=True)
     effective = [min(float(place), slots * p) for place, p in enumerate(ranked, start=1)]
-    most = max(effective, default=0.0)
-    if most < 1.0:
-        return Division(float("inf"), 0)
-    return Division(ranked[effective.index(most)], int(most))
+    if not effective:
+        return Division(float("inf"), 0.0)
+    most = max(effective)
+    return Division(ranked[effective.index(most)], most)

@@ -56,10 +56,25 @@ def test_a_promising_trial_keeps_its_slot() -> None:
 
 
 def test_an_opportunistic_trial_waits_behind_new_ones() -> None:
-    sweep, orders = at_boundary(begun(2), 0, 0.4)
+    sweep, orders = at_boundary(begun(2), 0, 0.2)
     assert orders == (RunStep(1, 0),) and sweep.trials[0].state == "waiting"
-    _, orders = at_boundary(sweep, 1, 0.3)
+    _, orders = at_boundary(sweep, 1, 0.1)
     assert orders == (RunStep(0, 2),), "it comes again in its turn"
+
+
+@pytest.mark.parametrize("p", [0.1, 0.3, 0.45])
+def test_less_than_one_slot_is_that_part_of_all_turns(p: float) -> None:
+    states = tuple(Trial(turn=number) for number in range(1000))
+    sweep, orders = Sweep("pop", states, 2, 1, 1000, 0.9).after(Begin())
+    steps, begun_there, running = 0, 0, [order.trial for order in orders if isinstance(order, RunStep)]
+    while steps < 300:
+        trial = running.pop(0)
+        sweep, orders = after(sweep, trial, 0.5)
+        sweep, orders = sweep.after(Predicted(trial, len(sweep.trials[trial].scores), p if trial < 9 else 0.05, 1.0))
+        running += [order.trial for order in orders if isinstance(order, RunStep)]
+        steps, begun_there = steps + 1, begun_there + (running[-1] < 9)
+    assert division([p] * 9, 2).slots / 2 == p
+    assert begun_there / steps == pytest.approx(p, abs=0.05)
 
 
 def test_a_poor_trial_runs_when_no_other_waits() -> None:
@@ -123,9 +138,9 @@ def test_without_a_target_the_next_one_is_above_the_best() -> None:
     [
         ([0.9, 0.8, 0.2, 0.1], 4, Division(0.8, 2)),
         ([0.30, 0.25, 0.22, 0.10, 0.08, 0.07], 4, Division(0.30, 1)),
-        ([0.99, 0.97, 0.6, 0.3, 0.2, 0.1], 4, Division(0.6, 2)),
+        ([0.99, 0.97, 0.6, 0.3, 0.2, 0.1], 4, Division(0.6, 2.4)),
         ([0.95, 0.90, 0.85, 0.80, 0.75], 15, Division(0.75, 5)),
-        ([0.04, 0.03, 0.02], 4, Division(float("inf"), 0)),
+        ([0.04, 0.03, 0.02], 4, Division(0.04, 0.16)),
         ([0.5] * 100, 4, Division(0.5, 2)),
         ([], 4, Division(float("inf"), 0)),
     ],
@@ -142,8 +157,7 @@ def test_no_threshold_of_a_fine_grid_uses_more_slots(parts: list[int], slots: in
         return min(float(sum(one >= p for one in confidences)), slots * p)
 
     best, found = max(effective(number / 1000) for number in range(1, 1000)), division(confidences, slots)
-    assert found.slots == (int(best + 1e-9) if best >= 1 else 0)
-    assert best < 1 or effective(found.threshold) == pytest.approx(best)
+    assert found.slots == pytest.approx(best) == effective(found.threshold)
 
 
 def test_chances_follow_the_curve() -> None:
