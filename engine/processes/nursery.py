@@ -123,7 +123,8 @@ def main(control: socket.socket) -> None:
             if what == _STANDBY:
                 endings.clear()
                 control, child = connection, os.getpid()
-                control.send(str(child).encode())
+                with contextlib.suppress(OSError):  # the parent is gone
+                    control.send(str(child).encode())
             else:
                 ending[0].close()
                 _serve(connection, nursery)
