@@ -209,7 +209,7 @@ class Kernel:
         if stage.opaque is None:
             return arrow_output.stream(self._connection, arrow_output.through_one_pipeline(sql), rows)
         if arrow_output.has_several_pipelines(sql):
-            return self._connection.sql(sql).to_arrow_table(rows).to_reader()
+            return arrow_output.collected(self._connection, sql, rows).to_reader()
         return arrow_output.stream(self._connection, sql, rows)
 
     @contextlib.contextmanager
