@@ -22,7 +22,7 @@ import pyarrow as pa
 from qoop.catalog.by_text import by_text
 
 _STREAMS_WHAT_IS_EXECUTED = duckdb.__version__.startswith("1.")
-_SUBMITS = hasattr(duckdb.DuckDBPyConnection, "_submit")  # no part of the public interface
+_SUBMIT = getattr(duckdb.DuckDBPyConnection, "_submit", None)  # no part of the public interface
 _BATCH = 1 << 17
 _SEVERAL_PIPELINES = re.compile(r"\b(UNION|FULL|RIGHT|RECURSIVE)\b", re.I)
 _NOT_TOP_LEVEL = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\([^()'\"]*\)")
@@ -33,20 +33,16 @@ def stream(connection: duckdb.DuckDBPyConnection, sql: str, rows: int) -> pa.Rec
     """The rows of a query as they come, in batches of `rows` rows."""
     if _STREAMS_WHAT_IS_EXECUTED:
         return connection.execute(sql).to_arrow_reader(rows)
-    return (
-        connection._submit(sql, None, "stream", rows).arrow_reader()
-        if _SUBMITS
-        else connection.sql(sql).to_arrow_reader(rows)
-    )
+    if _SUBMIT is None:
+        return connection.sql(sql).to_arrow_reader(rows)
+    return _SUBMIT(connection, sql, None, "stream", rows).arrow_reader()
 
 
 def collected(connection: duckdb.DuckDBPyConnection, sql: str, rows: int) -> pa.Table:
     """All rows of a query, whatever pipelines feed its result, in batches of `rows` rows."""
-    return (
-        connection._submit(sql, None, "arrow", rows).arrow_table()
-        if _SUBMITS
-        else connection.sql(sql).to_arrow_table(rows)
-    )
+    if _SUBMIT is None:
+        return connection.sql(sql).to_arrow_table(rows)
+    return _SUBMIT(connection, sql, None, "arrow", rows).arrow_table()
 
 
 def table(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:

@@ -7,12 +7,14 @@ n. After a signal the process cleans up before it ends.
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from qoop.catalog.errors import BindError, ConfigError, QoopError
 from qoop.interfaces.commands.loading import loading_little
@@ -49,6 +51,21 @@ _DATA = "a folder of <table>.parquet and <table>/*.parquet, a DuckDB file, or a 
 _BENCH = "Compare with DuckDB, and plans with each other, while the resources change"
 _PROFILE = "List, draw and convert capacity profiles: spot markets, logs of machines, CSV"
 _TPCDS = "Make TPC-DS data, run its 99 queries, compare with DuckDB"
+
+
+def command() -> NoReturn:
+    """Run the command of the process, and end it.
+
+    It ends as forked processes of `multiprocessing` do: threads and exit handlers run to their ends, and the system
+    frees all memory at once. Python would free each object, which takes 50 ms with DuckDB 2.0 and 5 with 1.5.
+    """
+    code = main()
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    os._exit(code)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -476,4 +493,4 @@ class _Version(argparse.Action):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command()

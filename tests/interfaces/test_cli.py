@@ -224,6 +224,26 @@ def test_the_module_runs_as_a_program_without_colours_or_bars(data: str) -> None
     assert (done.returncode, done.stdout, done.stderr) == (0, "n\n27000000\n", "")
 
 
+ENDING = """
+import atexit, sys, threading
+from qoop.__main__ import command
+atexit.register(print, "exit handler")
+threading.Thread(target=lambda: (threading.main_thread().join(), print("thread"))).start()
+sys.argv = ["qoop", "-c", {text!r}, "--format", "csv"]
+command()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "answer"), [("SELECT 42 AS n", 0, ["n", "42"]), ("SELECT n", 1, []), ("SELEC", 1, [])]
+)
+def test_a_process_ends_by_its_code_after_threads_and_exit_handlers(text: str, code: int, answer: list[str]) -> None:
+    ending = [sys.executable, "-c", ENDING.format(text=text)]
+    done = subprocess.run(ending, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout.splitlines()) == (code, [*answer, "thread", "exit handler"])
+    assert bool(done.stderr) == (code != 0)
+
+
 def test_a_reader_that_has_enough_is_no_error(data: str) -> None:
     command = f"{sys.executable} -m qoop -c 'FROM range(300000)' --format csv | head -2"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=60)

@@ -23,7 +23,7 @@ from qoop.query.config import configure
 from qoop.tpcds.oracle import views
 from qoop.tpcds.queries import texts
 
-_QOOP = "import sys; from qoop.__main__ import main; sys.exit(main())"  # as the command does
+_QOOP = "from qoop.__main__ import command; command()"  # as the command does
 _DUCKDB = """import sys, duckdb
 file, threads = sys.argv[1:]
 duckdb.connect(config={"threads": int(threads)}).execute(open(file, encoding="utf-8").read()).fetchall()"""
