@@ -207,6 +207,12 @@ class Catalog:
             ran.append(name)
         return ran
 
+    def duckdb_plan(self, text: str, tables: Mapping[str, Table]) -> str | None:
+        """DuckDB's own plan of a query (:func:`~qoop.catalog.statistics.duckdb_plan.explained`)."""
+        from qoop.catalog.statistics.duckdb_plan import explained  # short queries need none
+
+        return explained(self._probe, text, tables)
+
     def _collected(self, table: Table) -> TableStats | None:
         """Collected statistics of a table, and those of pilots for the other columns."""
         full, part = self._kept(self._cache, table), self._kept(self._pilots, table)

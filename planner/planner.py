@@ -29,6 +29,7 @@ from qoop.planner.exchange.exchange_cost import OperatorFacts
 from qoop.planner.identity.determinism import NonDeterminism
 from qoop.planner.identity.float_order import FloatOrder, float_order_of
 from qoop.planner.identity.provenance import Provenances
+from qoop.planner.join_order.duckdb_order import DuckDBOrder, KnownTable
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.rules import DUCKDB_RULES, apply_rules
 from qoop.planner.sql.bind import Bound
@@ -90,6 +91,7 @@ class Planning:
         self.bound = bound
         self.relation = relation
         self.splits = splits
+        self._stats = {name.lower(): table for name, table in stats.items()}
         self._provenances = Provenances(bound.settings, {name: table.keys for name, table in stats.items()})
         if bound.functions:
             cost = replace(cost, calls=call_seconds(bound.functions.values(), observed.calls))
@@ -126,10 +128,20 @@ class Planning:
             found = self._plans[id(placed)] = (placed, plan)
         return found[1]
 
-    def duckdb_seconds(self, relation: Relation) -> float:
-        """Seconds of one thread that DuckDB's own plan of a relation should take: its operators, once each."""
-        ordered = self._arranger.ordered(relation)
+    def duckdb_seconds(self, relation: Relation, explained: str | None = None) -> float:
+        """Seconds of one thread that DuckDB's own plan of a relation should take: its operators, once each.
+
+        explained: DuckDB's EXPLAIN (FORMAT JSON) of the query, for its order of joins; None: it has the cheapest one.
+        """
+        if explained is None:
+            ordered = self._arranger.ordered(relation)
+        else:
+            ordered = self._arranger.ordered_as(relation, DuckDBOrder(explained, self._known_tables()))
         return DUCKDB_PART * tree_cost.seconds_once(self.cost, ordered, self.cardinality)
+
+    def _known_tables(self) -> Mapping[str, KnownTable]:
+        columns = {name: frozenset(one.lower() for one, _ in typed) for name, (_, typed) in self.bound.tables.items()}
+        return {name: KnownTable(columns[name], stats.rows) for name, stats in self._stats.items() if name in columns}
 
     def plan(self, variant: Variant, available: Resources) -> Plan:
         """The plan that a variant leads to with these resources."""

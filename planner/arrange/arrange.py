@@ -34,6 +34,7 @@ from qoop.planner.estimate.cost import CostModel
 from qoop.planner.estimate.tree_cost import seconds_once
 from qoop.planner.exchange import exchange_cost
 from qoop.planner.join_order import GroupCache, reorder
+from qoop.planner.join_order.duckdb_order import DuckDBOrder
 from qoop.planner.rules import apply_rules
 from qoop.planner.rules.prune_columns import prune_columns
 from qoop.planner.rules.semi_joins import semi_joins
@@ -92,6 +93,10 @@ class Arranger:
     def ordered(self, relation: Relation, choices: Logical = _USUAL) -> Relation:
         """The relation with its joins ordered by these choices, and otherwise as it is."""
         return self._once(relation, self._ordered, choices.bushy, choices.aim)
+
+    def ordered_as(self, relation: Relation, given: DuckDBOrder) -> Relation:
+        """The relation with its joins in the order of DuckDB's plan, as far as that has them."""
+        return reorder(relation, self.cardinality, model=self.cost, known=self._groups, given=given)
 
     def _once(self, relation: Relation, step: Callable[..., Relation], *choices: object) -> Relation:
         key = (id(relation), step, *choices)

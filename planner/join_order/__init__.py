@@ -6,6 +6,7 @@
     graph.py       rows of every set of relations
     corrections.py corrects estimates by observations of some sets
     enumerate.py   the search
+    duckdb_order.py the order of DuckDB's own plan
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from qoop.planner.algebra.expr import Column, Expr, equals
 from qoop.planner.algebra.relation import Filter, Join, Project, Relation, SetOp, with_inputs
 from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.estimate.cost import CostModel
+from qoop.planner.join_order.duckdb_order import DuckDBOrder
 from qoop.planner.join_order.enumerate import Search, search
 from qoop.planner.join_order.graph import JoinGraph, Mask
 from qoop.planner.join_order.group import JoinGroup, collect, is_group, movable
@@ -35,6 +37,7 @@ def reorder(
     bushy: bool = True,
     aim: Aim = WORK,
     known: GroupCache | None = None,
+    given: DuckDBOrder | None = None,
 ) -> Relation:
     """The same rows and columns with every group of joins in the cheapest order found.
 
@@ -42,9 +45,10 @@ def reorder(
     model: the cost of joins. bushy: False: one side of every join is a leaf of the group.
     aim: the resource that the order saves besides work.
     known: the groups of relations that were reordered before, with this cardinality and this limit.
+    given: the order of DuckDB's plan, which groups have if it joins them.
     """
     known = GroupCache() if known is None else known
-    return _Reordering(cardinality, limit, model or CostModel(), bushy, aim, known).root(relation)
+    return _Reordering(cardinality, limit, model or CostModel(), bushy, aim, known, given).root(relation)
 
 
 @value
@@ -73,6 +77,7 @@ class _Reordering:
         bushy: bool,
         aim: Aim,
         known: GroupCache,
+        given: DuckDBOrder | None,
     ) -> None:
         self.cardinality = cardinality
         self.limit = limit
@@ -80,6 +85,7 @@ class _Reordering:
         self.bushy = bushy
         self.aim = aim
         self.known = known
+        self.given = given
         self.done: dict[int, tuple[Relation, Relation]] = {}
 
     def root(self, relation: Relation) -> Relation:
@@ -107,7 +113,9 @@ class _Reordering:
     def _group(self, relation: Relation) -> Relation:
         grouped = self._grouped(relation)
         graph = grouped.graph
-        found = search(graph, self.model, self.limit, bushy=self.bushy, aim=self.aim)
+        found = self.given.of(graph, self.model) if self.given is not None else None
+        if found is None:
+            found = search(graph, self.model, self.limit, bushy=self.bushy, aim=self.aim)
         leaves = [graph.with_filters(i, self.any(leaf)) for i, leaf in zip(count(), grouped.originals)]
         ordered = rebuild(found, graph.full, leaves)
         if graph.corrected_by is not None:  # else operators above the joins would use their single estimates

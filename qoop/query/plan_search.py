@@ -170,8 +170,15 @@ class PlanSearch:
         relation = as_duckdb_reads(prepared.bound, self._tables.binder.describe)
         if relation is None:
             return own
-        seconds = prepared.planning().duckdb_seconds(relation)
+        seconds = prepared.planning().duckdb_seconds(relation, self._duckdb_plan_of(prepared))
         return self._duckdb_plans.add_estimate(own, seconds, spilling)
+
+    def _duckdb_plan_of(self, prepared: Prepared) -> str | None:
+        """DuckDB's plan of a query by its EXPLAIN; None where that is not known. The DuckDB that explains may open all
+        files, so it gets no text of a session that is locked, nor one that only DuckDB can read."""
+        if self._tables.locked or prepared.bound.ast is None:
+            return None
+        return self._tables.catalog.duckdb_plan(prepared.bound.text, prepared.tables)
 
     def _alternatives(self, text: str, grid: Grid, now: bool, prepare: Callable[[], Prepared]) -> Alternatives:
         """The plans of a text worth keeping; with DuckDB's own, unless the query is bound at an earlier time."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pytest import LogCaptureFixture
 from waits import PATIENCE, until
@@ -25,6 +26,7 @@ from qoop.adaptive.replanning.replanner import Replanner
 from qoop.engine.history import Ended, Started, Switched
 from qoop.engine.kernel import Kernel
 from qoop.engine.task import TaskSpec
+from qoop.planner.algebra.relation import Relation
 from qoop.planner.estimate.observed import NOTHING
 from qoop.planner.packing import on_threads
 from qoop.planner.planner import Planning
@@ -183,6 +185,27 @@ def test_it_is_kept_where_nothing_ends_sooner(
     job = session.submit(JOIN)
     assert job.result().fetchall() == duckdb_answer(tmp_path)
     assert plans(job) == [True]
+
+
+@pytest.mark.parametrize(("locked", "source", "known"), [(False, "f", True), (True, "f", False), (False, "m", False)])
+def test_it_is_estimated_by_its_own_order_of_joins(
+    locked: bool, source: str, known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The DuckDB that explains opens any file, so it gets no text of a locked session; nor tables in memory."""
+    given, estimate = list[str | None](), Planning.duckdb_seconds
+
+    def estimating(planning: Planning, relation: Relation, explained: str | None = None) -> float:
+        given.append(explained)
+        return estimate(planning, relation, explained)
+
+    monkeypatch.setattr(Planning, "duckdb_seconds", estimating)
+    rows = duckdb.sql("SELECT i AS a, i % 10 AS b FROM range(1000) AS r(i)").to_arrow_table()
+    pq.write_table(rows, tmp_path / "f.parquet")
+    with qoop.connect(slots=2, memory="1GB", staged=False, locked=locked) as session:
+        session.register("f", tmp_path / "f.parquet")
+        session.register("m", rows)
+        session.alternatives(f"SELECT count(*) FROM {source} JOIN f AS g ON {source}.a = g.b")
+    assert [explained is not None and "HASH_JOIN" in explained for explained in given] == [known]
 
 
 def test_no_others_are_made_where_the_first_are_far_behind(
