@@ -180,14 +180,10 @@ class _Split:
         """The join with predicates of one side below it, where its kind permits."""
         mapping = self._mapping(left, right)
         conditions = tuple(substitute(predicate, mapping) for predicate in on)
-        theirs = frozenset(right.columns)
-        of_right = tuple(p for p in conditions if columns_of(p) and columns_of(p) <= theirs)
-        others = tuple(p for p in conditions if p not in of_right)
+        of_right, others = _parted(conditions, frozenset(right.columns))
         if kind == "anti":
             return Join(left, filtered(right, of_right), kind, others)
-        mine = frozenset(left.columns)
-        of_left = tuple(p for p in others if columns_of(p) <= mine)
-        both = tuple(p for p in others if p not in of_left)
+        of_left, both = _parted(others, frozenset(left.columns))
         return Join(filtered(left, of_left), filtered(right, of_right), kind, both)
 
     def _mapping(self, left: Relation, right: Relation) -> dict[Column, Expr]:

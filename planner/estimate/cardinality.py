@@ -75,6 +75,7 @@ class Cardinality:
         self._profiles: dict[int, tuple[Relation, Profile]] = {}
         self._sides: dict[int, tuple[Profile, Profile]] = {}
         self._parts_read: dict[int, tuple[Relation, float]] = {}
+        self._pairs: dict[tuple[int, tuple[Expr, ...]], tuple[Relation, float]] = {}
         self._widths: dict[str, float] = {}
         self._origins = 0
 
@@ -116,6 +117,14 @@ class Cardinality:
         known = self._parts_read.get(id(relation))
         if known is None:
             known = self._parts_read[id(relation)] = (relation, part_read(relation, self))
+        return known[1]
+
+    def pairs(self, join: Join, on: tuple[Expr, ...]) -> float:
+        """Estimated pairs of rows of a join's sides that satisfy some of its conditions."""
+        known = self._pairs.get((id(join), on))
+        if known is None:
+            paired = Join(join.left, join.right, "inner", on)
+            known = self._pairs[id(join), on] = (join, self.rows(paired))
         return known[1]
 
     def same_rows(self, relation: Relation, known: Relation) -> None:

@@ -202,12 +202,12 @@ def _join_seconds(cost: CostModel, join: Join, cardinality: Cardinality, parts: 
 def _tried(join: Join, keys: tuple[Expr, ...], cardinality: Cardinality) -> float:
     """The pairs that satisfy the equalities and are tried by the other conditions. A semi or anti join tries no more
     for a row that has found its partner."""
-    pairs = cardinality.rows(Join(join.left, join.right, "inner", keys))
+    pairs = cardinality.pairs(join, keys)
     if join.kind in _PAIRING:
         return pairs
     left, output = cardinality.rows(join.left), cardinality.rows(join)
     matched = output if join.kind == "semi" else left - output
-    found = cardinality.rows(Join(join.left, join.right, "inner", join.on))
+    found = cardinality.pairs(join, join.on)
     until_found = min(pairs, matched * pairs / max(found, 1e-9))
     return pairs * (1.0 - matched / max(left, 1.0)) + until_found * matched / max(left, 1.0)
 
@@ -220,7 +220,7 @@ def _members(join: Join, cardinality: Cardinality) -> float:
     read = sorted(columns_of_all(rest) & mine, key=lambda column: column.name)
     rows = max(1.0, cardinality.rows(join.left))
     repeats = rows / max(1.0, min(rows, cardinality.distinct(join.left, read)))
-    return max(cardinality.rows(join.right), cardinality.rows(Join(join.left, join.right, "inner", rest)) / repeats)
+    return max(cardinality.rows(join.right), cardinality.pairs(join, rest) / repeats)
 
 
 def is_top(limit: Limit) -> bool:
