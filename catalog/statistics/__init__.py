@@ -10,6 +10,7 @@
     scalars.py          values of every type as numbers or texts that order alike
     merging.py          those of two parts of a table together
     keys.py             columns whose values are unique, counted exactly
+    duckdb_plan.py      DuckDB's own plan of a query, by its EXPLAIN
     stats_cache.py      keeps statistics by table version, in memory and on disk
     earlier_version.py  the version of a table before files were added
 """

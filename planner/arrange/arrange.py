@@ -94,9 +94,9 @@ class Arranger:
         """The relation with its joins ordered by these choices, and otherwise as it is."""
         return self._once(relation, self._ordered, choices.bushy, choices.aim)
 
-    def ordered_as(self, relation: Relation, given: DuckDBOrder) -> Relation:
+    def ordered_as(self, relation: Relation, duckdb_order: DuckDBOrder) -> Relation:
         """The relation with its joins in the order of DuckDB's plan, as far as that has them."""
-        return reorder(relation, self.cardinality, model=self.cost, known=self._groups, given=given)
+        return reorder(relation, self.cardinality, model=self.cost, known=self._groups, duckdb_order=duckdb_order)
 
     def _once(self, relation: Relation, step: Callable[..., Relation], *choices: object) -> Relation:
         key = (id(relation), step, *choices)

@@ -2,11 +2,11 @@
 
 ::
 
-    group.py       which joins commute
-    graph.py       rows of every set of relations
-    corrections.py corrects estimates by observations of some sets
-    enumerate.py   the search
-    duckdb_order.py the order of DuckDB's own plan
+    group.py         which joins commute
+    graph.py         rows of every set of relations
+    corrections.py   corrects estimates by observations of some sets
+    enumerate.py     the search
+    duckdb_order.py  the order of DuckDB's own plan
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def reorder(
     bushy: bool = True,
     aim: Aim = WORK,
     known: GroupCache | None = None,
-    given: DuckDBOrder | None = None,
+    duckdb_order: DuckDBOrder | None = None,
 ) -> Relation:
     """The same rows and columns with every group of joins in the cheapest order found.
 
@@ -45,10 +45,10 @@ def reorder(
     model: the cost of joins. bushy: False: one side of every join is a leaf of the group.
     aim: the resource that the order saves besides work.
     known: the groups of relations that were reordered before, with this cardinality and this limit.
-    given: the order of DuckDB's plan, which groups have if it joins them.
+    duckdb_order: the order of DuckDB's plan, which groups have if it joins them.
     """
     known = GroupCache() if known is None else known
-    return _Reordering(cardinality, limit, model or CostModel(), bushy, aim, known, given).root(relation)
+    return _Reordering(cardinality, limit, model or CostModel(), bushy, aim, known, duckdb_order).root(relation)
 
 
 @value
@@ -77,7 +77,7 @@ class _Reordering:
         bushy: bool,
         aim: Aim,
         known: GroupCache,
-        given: DuckDBOrder | None,
+        duckdb_order: DuckDBOrder | None,
     ) -> None:
         self.cardinality = cardinality
         self.limit = limit
@@ -85,7 +85,7 @@ class _Reordering:
         self.bushy = bushy
         self.aim = aim
         self.known = known
-        self.given = given
+        self.duckdb_order = duckdb_order
         self.done: dict[int, tuple[Relation, Relation]] = {}
 
     def root(self, relation: Relation) -> Relation:
@@ -113,7 +113,7 @@ class _Reordering:
     def _group(self, relation: Relation) -> Relation:
         grouped = self._grouped(relation)
         graph = grouped.graph
-        found = self.given.of(graph, self.model) if self.given is not None else None
+        found = self.duckdb_order.of(graph, self.model) if self.duckdb_order is not None else None
         if found is None:
             found = search(graph, self.model, self.limit, bushy=self.bushy, aim=self.aim)
         leaves = [graph.with_filters(i, self.any(leaf)) for i, leaf in zip(count(), grouped.originals)]

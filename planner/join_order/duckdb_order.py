@@ -129,7 +129,7 @@ def _counted(node: Mapping[str, Any], children: Sequence[Operator]) -> Sequence[
 
 
 def _texts(found: object) -> list[str]:
-    """What EXPLAIN says of an operator: nothing, a text, or several."""
+    """A fact of EXPLAIN about an operator: nothing, a text, or several, as a list."""
     return [] if found is None else [found] if isinstance(found, str) else [str(one) for one in found]  # type: ignore[attr-defined]
 
 

@@ -42,7 +42,7 @@ def ordered(world: World, text: str) -> Relation:
     bound = world.binder.bind(text)
     relation = as_duckdb_reads(bound, world.binder.describe)
     assert relation is not None
-    return reorder(relation, Cardinality(world.stats), given=order_of(world, text))
+    return reorder(relation, Cardinality(world.stats), duckdb_order=order_of(world, text))
 
 
 def written(relation: Relation) -> str:
@@ -121,7 +121,7 @@ def test_a_plan_of_other_joins_leaves_the_cheapest_order(world: World) -> None:
     assert relation is not None
     other = order_of(world, "SELECT count(*) FROM sales JOIN days ON day = id")
     cheapest = reorder(relation, Cardinality(world.stats))
-    assert written(reorder(relation, Cardinality(world.stats), given=other)) == written(cheapest)
+    assert written(reorder(relation, Cardinality(world.stats), duckdb_order=other)) == written(cheapest)
 
 
 def test_a_bad_order_costs_more(world: World) -> None:
