@@ -51,6 +51,8 @@ MOST_ABOVE = 1.1
 MOST_ENDING = 5.0
 GONE = 2.0
 """Seconds in which children that have lost their parent end, and the system takes back their memory."""
+MOST_WAITING = 60.0
+"""Seconds after the end of a run in which a first answer and a first bomb have ended."""
 IDLE = 0.2
 """The part of the run in which the dashboards are alone."""
 
@@ -173,13 +175,21 @@ class _World:
         self._bombs_at = time.time()
         self._clients["bombers"] = self._client("bombers")
         self._watch(self._mix.seconds)
-        ends = time.time()
+        late = time.monotonic() + MOST_WAITING
+        while not self._has_both(ends := time.time()) and self._report.died is None and time.monotonic() < late:
+            self._watch(time.monotonic() - self._begun + 1.0)
         self._end()
-        for line in _lines(self._mix.place / "dashboards.jsonl"):
-            if line["at"] < ends:
-                (self._report.idle if line["at"] < self._bombs_at else self._report.short).append(line)
-        self._report.bombs = [line for line in _lines(self._mix.place / "bombers.jsonl") if line["at"] < ends]
+        self._has_both(ends)
         return self._report
+
+    def _has_both(self, ends: float) -> bool:
+        """Read what the clients have logged of queries that began before the end: True if there are answers of
+        dashboards next to bombs, and bombs that have ended. On a busy machine a short run may have none yet."""
+        lines = [line for line in _lines(self._mix.place / "dashboards.jsonl") if line["at"] < ends]
+        self._report.idle = [line for line in lines if line["at"] < self._bombs_at]
+        self._report.short = [line for line in lines if line["at"] >= self._bombs_at]
+        self._report.bombs = [line for line in _lines(self._mix.place / "bombers.jsonl") if line["at"] < ends]
+        return self._report.right > 0 and bool(self._report.bombs)
 
     def kill_clients(self) -> None:
         for process in self._clients.values():

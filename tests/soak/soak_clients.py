@@ -217,13 +217,18 @@ class _World:
     def _client(self, chance: random.Random, number: int) -> None:
         """Ask one query after the other, some ahead, and take the answers in order."""
         tenant, asked = self._tenant_of(number), deque[tuple[Job, _Known]]()
-        while time.monotonic() < self._ends:
+        while not self._over():
             while len(asked) < AHEAD:
                 asked.extend(self._ask(tenant, chance))
             if asked:
                 self._take(*asked.popleft(), tenant, chance)
         for job, known in asked:
             self._take(job, known, tenant, chance)
+
+    def _over(self) -> bool:
+        """True after the end, once an answer was compared: on a busy machine a short run may have none before."""
+        late = time.monotonic() - self._ends
+        return late >= 0 and (self._report.times["answers compared with DuckDB's"] > 0 or late >= STUCK / 2)
 
     def _ask(self, tenant: str, chance: random.Random) -> list[tuple[Job, _Known]]:
         """Ask a query in one of several ways; no job if its time was over before it began."""
