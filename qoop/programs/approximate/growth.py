@@ -34,6 +34,11 @@ class Measure:
     sql: str
     merged_by: MergedBy = "sum"
 
+    def merged(self, column: str) -> str:
+        """SQL of the aggregate that merges its values in a column; of lists of values, the distinct ones."""
+        by = self.merged_by
+        return f"list_distinct(flatten(list({column})))" if by == "values" else f"{by}({column})"
+
 
 @value
 class Term:

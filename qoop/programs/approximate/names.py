@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sqlglot import exp
+
+from qoop.planner.sql.sources import tables_read
 
 
 class Refused(Exception):
@@ -16,6 +18,11 @@ def sources_of(select: exp.Select) -> list[exp.Expression]:
     source = select.args.get("from_")
     joins = select.args.get("joins") or []
     return [] if source is None else [source.this, *(join.this for join in joins)]
+
+
+def tables_of(texts: Iterable[str]) -> tuple[str, ...]:
+    """The tables that queries read, in lower case."""
+    return tuple(sorted({name.lower() for text in texts for name in tables_read(text)}))
 
 
 def has_aggregates(expr: exp.Expression) -> bool:

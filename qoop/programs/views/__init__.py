@@ -10,6 +10,7 @@ Nothing is ever subtracted: a replaced, removed or late file changes its leaf an
     tree.py         which parts there are, by content; pure
     delta.py        which sums of a query have partial groups, or the reason why they have none
     distinct.py     DISTINCT rows as groups
+    below/          groups below joins, which are joined again when a dimension has changed
     incremental.py  a query that is computed by parts, and the parts of one refresh
     merging.py      merges partial groups and finishes them
     planning.py     plans over pinned tables

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qoop.catalog.table import FilesSource
 from qoop.catalog.value import value
-from qoop.planner.sql.sources import tables_read
 from qoop.programs.approximate.eligibility import PIECES, Columns, growths
 from qoop.programs.approximate.growth import NotGrowing
+from qoop.programs.approximate.names import tables_of
 from qoop.programs.views.distinct import without_distinct
 
 if TYPE_CHECKING:
@@ -48,11 +48,6 @@ def deltas_of(bound: Bound, tables: Mapping[str, Table], describe: Callable[[str
 
 
 _MERGED = ("count", "sum", "avg", "min", "max", "distinct")
-
-
-def tables_of(texts: Iterable[str]) -> tuple[str, ...]:
-    """The tables that texts read, in lower case."""
-    return tuple(sorted({name.lower() for text in texts for name in tables_read(text)}))
 
 
 def _delta(growth: Growth | NotGrowing) -> Delta | str:

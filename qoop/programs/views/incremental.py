@@ -10,26 +10,40 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from qoop.catalog.errors import QueryError
+from qoop.catalog.errors import ExecutionError, QueryError
 from qoop.catalog.table import FilesSource
 from qoop.catalog.value import value
 from qoop.programs.approximate.eligibility import PIECES
+from qoop.programs.approximate.names import tables_of
 from qoop.programs.parts import Part, Parts
-from qoop.programs.views.delta import Delta, deltas_of, tables_of
+from qoop.programs.views.below.choice import Chosen, choose
+from qoop.programs.views.below.cut import HEAD
+from qoop.programs.views.below.groups import groups_table
+from qoop.programs.views.delta import Delta, deltas_of
 from qoop.programs.views.merging import Merging
 from qoop.programs.views.sampling import LeafSample, estimated, interim_of, why_never
 from qoop.programs.views.tree import Leaf, Tree, digest_of, nodes
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from qoop.catalog.table import Columns, Table
     from qoop.planner.sql.bind import Bound
     from qoop.programs.views.planning import ViewPlanning
 
 
 NO_SUMS = "it has no aggregates"
+
+
+@value
+class PartQuery:
+    """The query of the leaves of a tree, over `PIECES`. others: the tables that it reads besides. types: names and
+    types of its columns."""
+
+    sql: str
+    others: tuple[str, ...]
+    types: Columns
 
 
 @value
@@ -42,13 +56,27 @@ class Exact:
     inner: Incremental | str
 
 
-class Incremental:
-    """A query that is computed by parts. columns: of its rows. Not thread-safe."""
+@value
+class Below:
+    """chosen: the cut of a query of sums below joins. groups: the query of the groups there. joined_sql: the query of
+    the sums over these, in the types of the sums."""
 
-    def __init__(self, delta: Delta, merging: Merging, exact: tuple[Exact, ...], columns: Columns) -> None:
-        self.delta, self.exact = delta, exact
+    chosen: Chosen
+    groups: PartQuery
+    joined_sql: str
+
+
+class Incremental:
+    """A query that is computed by parts. columns: of its rows. below: how its groups are cut below joins, or the reason
+    why they are not. Not thread-safe."""
+
+    def __init__(
+        self, delta: Delta, merging: Merging, exact: tuple[Exact, ...], columns: Columns, below: Below | str
+    ) -> None:
+        self.delta, self.exact, self.below = delta, exact, below
         self._merging = merging
         self._columns = columns
+        self._sums = PartQuery(delta.leaf_sql, delta.others, merging.types)
 
     def close(self) -> None:
         """Release the memory."""
@@ -60,6 +88,16 @@ class Incremental:
         """This query, and those that it reads."""
         inner = (one.inner for one in self.exact)
         return [self, *(each for one in inner if isinstance(one, Incremental) for each in one.all())]
+
+    @property
+    def read_by_leaves(self) -> tuple[str, ...]:
+        """The tables, besides the fact, whose changes compute all leaves again."""
+        return self.delta.others if isinstance(self.below, str) else self.below.groups.others
+
+    @property
+    def joined_again(self) -> tuple[str, ...]:
+        """The tables whose changes join the groups again."""
+        return () if isinstance(self.below, str) else self.below.chosen.above
 
     def rows(self, turn: Turn) -> pa.Table:
         """The rows of the query."""
@@ -98,7 +136,7 @@ class Incremental:
 
     def _apart(self, turn: Turn) -> tuple[list[Part], Mapping[str, Leaf]]:
         """The exact parts that are there, and by digest the leaves that have none."""
-        heads, children, leaves = self._digests(turn)
+        heads, children, leaves = self._digests(turn, self._sums)
         turn.kept |= {*children, *leaves}
         exact, left, below = list[Part](), dict[str, Leaf](), list(heads)
         while below:
@@ -128,61 +166,95 @@ class Incremental:
 
     def mark(self, turn: Turn) -> None:
         """Keep the parts that a later refresh needs, of a query whose rows are there."""
-        _, children, leaves = self._digests(turn)
-        turn.kept |= {*children, *leaves}
+        for query in (self._sums, *(() if isinstance(self.below, str) else (self.below.groups,))):
+            _, children, leaves = self._digests(turn, query)
+            turn.kept |= {*children, *leaves}
         for one in self.exact:
             if isinstance(one.inner, Incremental):
                 one.inner.mark(turn)
 
-    def _digests(self, turn: Turn) -> tuple[tuple[str, ...], Mapping[str, tuple[str, ...]], Mapping[str, Leaf]]:
+    def _digests(
+        self, turn: Turn, query: PartQuery
+    ) -> tuple[tuple[str, ...], Mapping[str, tuple[str, ...]], Mapping[str, Leaf]]:
         """The digests of the open nodes, those below each node, and the files of each leaf."""
         fact = self.delta.fact
         tree, types = turn.tree(fact), repr(turn.tables[fact].columns)  # the first file decides the types of all
-        query = [self.delta.leaf_sql, turn.form, types, *turn.versions(self.delta.others)]
+        text = [query.sql, turn.form, types, *turn.versions(query.others)]
 
         def digest(leaf: Leaf) -> str:
-            return digest_of(*query, *(identity for _, identity in leaf))
+            return digest_of(*text, *(identity for _, identity in leaf))
 
         for leaf, before in turn.compacted[fact].items():
             if leaf in tree.leaves:
-                self._carry(turn.parts, digest(leaf), [digest(one) for one in before])
+                self._carry(turn.parts, query.types, digest(leaf), [digest(one) for one in before])
         digests = [digest(leaf) if leaf else "" for leaf in tree.leaves]
         return *nodes(digests), dict(zip(digests, tree.leaves, strict=True))
 
-    def _carry(self, parts: Parts, digest: str, before: Sequence[str]) -> None:
+    def _carry(self, parts: Parts, types: Columns, digest: str, before: Sequence[str]) -> None:
         """Make the part of a leaf whose files were only written again from the parts of before, if these are there."""
         found = [part for one in before if (part := parts.get(one)) is not None]
         if len(found) == len(before) and parts.get(digest) is None:
-            parts.put(digest, Part(self._merging.merged([part.rows for part in found]), found[0].columns))
+            parts.put(digest, Part(self._merging.merged([part.rows for part in found], types), found[0].columns))
 
     def _heads(self, turn: Turn) -> list[Part]:
-        heads, children, leaves = self._digests(turn)
+        heads, children, leaves = self._digests(turn, self._sums)
         turn.kept |= {*children, *leaves}
+        known = {head: turn.parts.get(head) for head in heads}
+        if isinstance(self.below, Below):
+            known |= self._joined(turn, heads, [head for head, part in known.items() if part is None])
+        return [known[head] or self._part(turn, self._sums, head, children, leaves) for head in heads]
 
-        def part(digest: str) -> Part:
-            known = turn.parts.get(digest)
-            if known is not None:
-                return known
-            if digest in children:
-                below = [part(one) for one in children[digest]]
-                made = Part(self._merging.merged([one.rows for one in below]), below[0].columns)
-            else:
-                made = turn.leaf(self.delta, leaves[digest], self._merging.types)
-            return turn.parts.put(digest, made)
+    def _joined(self, turn: Turn, heads: Sequence[str], missing: Sequence[str]) -> Mapping[str, Part]:
+        """Open nodes by joins of the groups below; none if these fail where the query does not, since they are of rows
+        that its joins drop."""
+        assert isinstance(self.below, Below)
+        groups = self.below.groups
+        below, children, leaves = self._digests(turn, groups)
+        turn.kept |= {*children, *leaves}
+        places = dict(zip(heads, below, strict=True))
+        try:
+            parts = [self._part(turn, groups, places[head], children, leaves) for head in missing]
+        except ExecutionError as error:
+            if type(error) is not ExecutionError:
+                raise
+            self.below = f"groups below its joins fail: {str(error).splitlines()[0]}"
+            return {}
+        found = turn.joined(self.below, parts, self._merging.types) if parts else []
+        return {head: turn.parts.put(head, part) for head, part in zip(missing, found, strict=True)}
 
-        return [part(head) for head in heads]
+    def _part(
+        self,
+        turn: Turn,
+        query: PartQuery,
+        digest: str,
+        children: Mapping[str, tuple[str, ...]],
+        leaves: Mapping[str, Leaf],
+    ) -> Part:
+        """A leaf or a node. children, leaves: see `_digests`."""
+        known = turn.parts.get(digest)
+        if known is not None:
+            return known
+        if digest in children:
+            below = [self._part(turn, query, one, children, leaves) for one in children[digest]]
+            made = Part(self._merging.merged([one.rows for one in below], query.types), below[0].columns)
+        else:
+            made = turn.leaf(self.delta.fact, query, leaves[digest])
+        return turn.parts.put(digest, made)
 
 
-def incremental(bound: Bound, tables: Mapping[str, Table], planning: ViewPlanning) -> Incremental | str:
-    """The computation of a query by parts, or the reason why it has none. planning: over these tables."""
+def incremental(
+    bound: Bound, tables: Mapping[str, Table], planning: ViewPlanning, cut: bool = True
+) -> Incremental | str:
+    """The computation of a query by parts, or the reason why it has none. planning: over these tables. cut: its groups
+    may be cut below joins."""
     reason = ""
     for delta in deltas_of(bound, tables, planning.columns):
         if isinstance(delta, str):
             reason = reason or delta
             continue
-        exact = tuple(_exact(name, text, planning) for name, text in delta.exact)
+        exact = tuple(_exact(name, text, planning, cut) for name, text in delta.exact)
         found = next((why for one in exact if (why := _reread(delta, one))), None) or _checked(
-            delta, exact, bound, tables, planning
+            delta, exact, bound, tables, planning, cut
         )
         if isinstance(found, Incremental):
             return found
@@ -193,12 +265,12 @@ def incremental(bound: Bound, tables: Mapping[str, Table], planning: ViewPlannin
     return reason or NO_SUMS
 
 
-def _exact(name: str, text: str, planning: ViewPlanning) -> Exact:
+def _exact(name: str, text: str, planning: ViewPlanning, cut: bool) -> Exact:
     try:
         bound, tables = planning.bind(text)
     except QueryError as error:
         return Exact(name, text, tables_of([text]), str(error).splitlines()[0])
-    return Exact(name, text, tuple(sorted(tables)), incremental(bound, tables, planning))
+    return Exact(name, text, tuple(sorted(tables)), incremental(bound, tables, planning, cut))
 
 
 def _reread(delta: Delta, exact: Exact) -> str:
@@ -210,7 +282,7 @@ def _reread(delta: Delta, exact: Exact) -> str:
 
 
 def _checked(
-    delta: Delta, exact: tuple[Exact, ...], bound: Bound, tables: Mapping[str, Table], planning: ViewPlanning
+    delta: Delta, exact: tuple[Exact, ...], bound: Bound, tables: Mapping[str, Table], planning: ViewPlanning, cut: bool
 ) -> Incremental | str:
     """The computation of a delta, if its rows have the columns of the query; else the reason."""
     merging: Merging | None = None
@@ -219,13 +291,34 @@ def _checked(
         merging = Merging(delta.growth, planning.columns(delta.leaf_sql), bound.settings)
         found = merging.columns({one.name: planning.columns(one.text) for one in exact})
         if found == bound.columns:
-            return Incremental(delta, merging, exact, bound.columns)
+            below = _below(delta, merging, tables, planning) if cut else "max_error reads samples of all joined rows"
+            return Incremental(delta, merging, exact, bound.columns, below)
         reason = "the query around its sums has other columns over merged sums"
     except (QueryError, duckdb.Error) as error:
         reason = f"its sums cannot be taken apart: {str(error).splitlines()[0]}"
     if merging is not None:
         merging.close()
     return reason
+
+
+def _below(delta: Delta, merging: Merging, tables: Mapping[str, Table], planning: ViewPlanning) -> Below | str:
+    """The cut of the sums below joins, if its joins have the same columns; else the reason."""
+    if not delta.others:
+        return "it reads no other table"
+    chosen = choose(delta.growth, tables, planning.columns, lambda sql: int(planning.run(sql).fetchall()[0][0]))
+    if isinstance(chosen, str):
+        return chosen
+    try:
+        types = planning.columns(chosen.cut.groups_sql)
+        planning.take_pieces(groups_table(types, None))
+        found = planning.columns(chosen.cut.joined_sql)
+    except QueryError as error:
+        return f"its groups cannot be cut: {str(error).splitlines()[0]}"
+    if [name for name, _ in found] != [HEAD, *(name for name, _ in merging.types)]:
+        return "its groups have other columns below the joins"
+    items = ", ".join([HEAD, *(f"{name}::{type_} AS {name}" for name, type_ in merging.types)])
+    joined_sql = f"SELECT {items} FROM ({chosen.cut.joined_sql}) AS joined"
+    return Below(chosen, PartQuery(chosen.cut.groups_sql, chosen.below, types), joined_sql)
 
 
 def _exact_part(one: Exact, turn: Turn) -> Part:
@@ -281,10 +374,23 @@ class Turn:
         self.rows_read += sample.rows_read
         return self.planning.part(sample.text(delta.growth.round_sql))
 
-    def leaf(self, delta: Delta, leaf: Leaf, types: Columns) -> Part:
+    def leaf(self, fact: str, query: PartQuery, leaf: Leaf) -> Part:
         """The partial groups of these files."""
-        pieces = self.planning.take_leaf(self.tables[delta.fact], leaf)
+        pieces = self.planning.take_leaf(self.tables[fact], leaf)
         self.rows_read += pieces.rows
-        others = {name: self.tables[name] for name in delta.others}
-        rows = self.planning.small_leaves.rows(delta.leaf_sql, pieces, others)
-        return Part(rows, types) if rows is not None else self.planning.part(delta.leaf_sql)
+        others = {name: self.tables[name] for name in query.others}
+        rows = self.planning.small_leaves.rows(query.sql, pieces, others)
+        return Part(rows, query.types) if rows is not None else self.planning.part(query.sql)
+
+    def joined(self, below: Below, parts: Sequence[Part], types: Columns) -> list[Part]:
+        """The sums of each of several parts below joins. types: of the sums."""
+        groups = below.groups.types
+        names = [name for name, _ in groups]
+        rows = pa.concat_tables(
+            part.rows.rename_columns(names).add_column(0, HEAD, pa.repeat(pa.scalar(place, pa.int32()), len(part.rows)))
+            for place, part in enumerate(parts)
+        )
+        others = {name: self.tables[name] for name in below.chosen.joined}
+        found = self.planning.joined(below.joined_sql, groups_table(groups, rows), others)
+        heads, sums = found.column(0), found.drop_columns([found.column_names[0]])
+        return [Part(sums.filter(pc.equal(heads, place)), types) for place in range(len(parts))]

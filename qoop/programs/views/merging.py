@@ -32,9 +32,9 @@ class Merging:
         """Release the memory."""
         self._connection.close()
 
-    def merged(self, parts: Sequence[pa.Table]) -> pa.Table:
-        """The groups of several parts as one."""
-        with self._totals(parts) as totals:
+    def merged(self, parts: Sequence[pa.Table], types: Columns | None = None) -> pa.Table:
+        """The groups of several parts as one. types: of groups by other keys, with the same sums."""
+        with self._totals(parts, types or self.types) as totals:
             return arrow_output.table(self._connection, totals)
 
     def final(self, parts: Sequence[pa.Table], exact: Mapping[str, tuple[pa.Table, Columns]]) -> pa.Table:
@@ -42,7 +42,7 @@ class Merging:
         for name, (rows, columns) in exact.items():
             self._create(name, rows, columns)
         try:
-            with self._totals(parts) as totals:
+            with self._totals(parts, self.types) as totals:
                 return arrow_output.table(self._connection, self._final_sql(totals))
         finally:
             self._drop(exact)
@@ -51,7 +51,7 @@ class Merging:
         """The columns of the view. Raises duckdb.Error where the query around the sums needs more than these."""
         for name, columns in exact.items():
             self._create(name, None, columns)
-        with self._totals([]) as totals:
+        with self._totals([], self.types) as totals:
             found = self._connection.execute(f"DESCRIBE {self._final_sql(totals)}").fetchall()
         self._drop(exact)
         return tuple((str(row[0]), str(row[1])) for row in found)
@@ -61,14 +61,14 @@ class Merging:
             self._connection.execute(f"DROP TABLE {quoted(name)}")
 
     @contextmanager
-    def _totals(self, parts: Sequence[pa.Table]) -> Iterator[str]:
+    def _totals(self, parts: Sequence[pa.Table], types: Columns) -> Iterator[str]:
         """The query that merges the parts."""
-        keys = [name for name, _ in self.types if name.startswith("k")]
-        sums = [f"{self._merged(name)}::{type_} AS {name}" for name, type_ in self.types if name not in keys]
+        keys = [name for name, _ in types if name.startswith("k")]
+        sums = [f"{self._merged(name)}::{type_} AS {name}" for name, type_ in types if name not in keys]
         grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
-        names = [column for column, _ in self.types]
+        names = [column for column, _ in types]
         rows = pa.concat_tables([part.rename_columns(names) for part in parts]) if parts else None
-        with self._typed(rows, self.types) as typed:
+        with self._typed(rows, types) as typed:
             yield f"SELECT {', '.join([*keys, *sums])} FROM ({typed}){grouped}"
 
     @contextmanager
@@ -85,8 +85,7 @@ class Merging:
             self._connection.unregister("qoop_rows")
 
     def _merged(self, name: str) -> str:
-        by = self._growth.measures[int(name[1:])].merged_by
-        return f"list_distinct(flatten(list({name})))" if by == "values" else f"{by}({name})"
+        return self._growth.measures[int(name[1:])].merged(name)
 
     def _create(self, name: str, rows: pa.Table | None, columns: Columns) -> None:
         """Make a table. rows: None: there are none."""

@@ -12,10 +12,13 @@ from qoop.catalog.table import FilesSource, Table, table_version
 from qoop.catalog.value import value
 from qoop.programs.approximate.eligibility import PIECES
 from qoop.programs.parts import Part
+from qoop.programs.views.below.groups import groups_table
 from qoop.programs.views.small_leaves import SmallLeaves
 from qoop.query.tables import SessionTables
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from qoop.adaptive.program_log import MessageLog
     from qoop.catalog.table import Columns
     from qoop.planner.sql.bind import Bound
@@ -102,6 +105,15 @@ class ViewPlanning:
     def take_pieces(self, pieces: Table) -> None:
         """Have this table as `PIECES` from now on."""
         self._tables.adopt(pieces)
+
+    def joined(self, text: str, groups: Table, others: Mapping[str, Table]) -> pa.Table:
+        """The rows of a query over rows in memory and other tables, by name."""
+        found = self.small_leaves.joined(text, groups, others)
+        if found is None:
+            self._tables.adopt(groups)
+            found = self.part(text).rows
+            self._tables.adopt(groups_table(groups.columns[1:], None))  # the memory is free
+        return found
 
     def close(self) -> None:
         """Release the tables."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from qoop.catalog.sources.created import in_use
@@ -80,8 +81,12 @@ class Refreshing:
                 one_in = 1 if found is None else one_in
                 rows = Result(computed, bound.columns, bound.settings)
                 self._parts.keep_only(turn.kept)
-                read, trees = turn.rows_read, turn.trees
-                why_full = "" if before is None else _remade(way, before, bases)
+                read, trees, why_full = turn.rows_read, turn.trees, ""
+                if before is not None:
+                    why_full = _remade(way, before, bases)
+                    read += sum(
+                        tables[name].rows for name in _changed(before, bases, (w.joined_again for w in way.all()))
+                    )
         one_in = one_in if trees else 1
         return rows, Edition(at, bases, trees, why_full, len(rows), read, time.monotonic() - begun, one_in, error)
 
@@ -96,7 +101,8 @@ class Refreshing:
             self.close()
             self._planning = ViewPlanning(bound.settings, self._session)
             self._planning.take(tables)
-            self._way = "refresh_mode is full" if self._full else incremental(bound, tables, self._planning)
+            cut = not self._max_error  # a sample is of joined rows
+            self._way = "refresh_mode is full" if self._full else incremental(bound, tables, self._planning, cut)
             self._shape = shape
         assert self._planning is not None
         self._planning.take(tables)
@@ -105,6 +111,10 @@ class Refreshing:
 
 def _remade(way: Incremental, before: Edition, bases: Mapping[str, Base]) -> str:
     """The reason why all partial groups of an edition were computed again; empty: they were not."""
-    others = {name for one in way.all() for name in one.delta.others}
-    changed = sorted(name for name in others if before.bases.get(name) != bases[name])
+    changed = _changed(before, bases, (one.read_by_leaves for one in way.all()))
     return f"{', '.join(changed)} changed, so all partial groups were computed again" if changed else ""
+
+
+def _changed(before: Edition, bases: Mapping[str, Base], names: Iterable[Iterable[str]]) -> list[str]:
+    """Those of the tables that have changed since an edition."""
+    return sorted(name for name in set(chain.from_iterable(names)) if before.bases.get(name) != bases[name])

@@ -45,20 +45,35 @@ class SmallLeaves:
     def rows(self, sql: str, pieces: Table, others: Mapping[str, Table]) -> pa.Table | None:
         """The rows of a query over pieces and other tables, by name; None: a job has to compute them, or to raise the
         error."""
-        tables = [pieces, *others.values()]
-        if sum(table.rows for table in tables) > MOST_ROWS or any(map(_is_elsewhere, tables)):
+        if _is_much([pieces, *others.values()]):
             return None
         try:
-            for name, table in others.items():
-                self._copy(name, table, _columns_read(sql, table))
-            scan = self._scan(pieces, _columns_read(sql, pieces))
-            with self._limited():
-                text = f"WITH {quoted(pieces.name)} AS NOT MATERIALIZED ({scan}) FROM ({sql})"
-                found = arrow_output.table(self._connection, text)
+            found = self._joined(sql, pieces, self._scan(pieces, _columns_read(sql, pieces)), others)
             pieces.check()
         except (duckdb.Error, CatalogError):
             return None
         return found
+
+    def joined(self, sql: str, groups: Table, others: Mapping[str, Table]) -> pa.Table | None:
+        """The same for a query over rows in memory. Their columns have exactly the types of the table."""
+        if _is_much([groups, *others.values()]):
+            return None
+        try:
+            items = ", ".join(f"{quoted(name)}::{type_} AS {quoted(name)}" for name, type_ in groups.columns)
+            rows = f"SELECT {items} FROM ({self._scan(groups, [name for name, _ in groups.columns])})"
+            return self._joined(sql, groups, rows, others)
+        except (duckdb.Error, CatalogError):
+            return None
+        finally:
+            self._connection.unregister(_rows_of(groups))
+
+    def _joined(self, sql: str, table: Table, rows: str, others: Mapping[str, Table]) -> pa.Table:
+        """The rows of a query over the rows of a table, which are those of a query, and over copies of other tables."""
+        for name, other in others.items():
+            self._copy(name, other, _columns_read(sql, other))
+        with self._limited():
+            text = f"WITH {quoted(table.name)} AS NOT MATERIALIZED ({rows}) FROM ({sql})"
+            return arrow_output.table(self._connection, text)
 
     def _copy(self, name: str, table: Table, columns: Collection[str]) -> None:
         """Have these columns of a table as one of this DuckDB."""
@@ -77,7 +92,7 @@ class SmallLeaves:
         scan = table.scan(columns)
         if isinstance(scan, str):
             return scan
-        rows = f"{table.name}:rows"
+        rows = _rows_of(table)
         arrow_input.register(self._connection, rows, scan)
         return arrow_input.scan(rows, scan.schema) or f"FROM {quoted(rows)}"
 
@@ -90,6 +105,16 @@ class SmallLeaves:
             yield
         finally:
             timer.cancel()
+
+
+def _rows_of(table: Table) -> str:
+    """The name under which DuckDB knows the rows of a table in memory."""
+    return f"{table.name}:rows"
+
+
+def _is_much(tables: Sequence[Table]) -> bool:
+    """True for tables that a job has to read."""
+    return sum(table.rows for table in tables) > MOST_ROWS or any(map(_is_elsewhere, tables))
 
 
 def _columns_read(sql: str, table: Table) -> list[str]:

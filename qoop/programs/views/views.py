@@ -20,7 +20,7 @@ from qoop.programs.views import edition as editions
 from qoop.programs.views.chains import effective_goal, to_refresh, upstream
 from qoop.programs.views.edition import Base, Definition, Edition
 from qoop.programs.views.history import LagHistory, Refreshes
-from qoop.programs.views.incremental import NO_SUMS, Incremental
+from qoop.programs.views.incremental import NO_SUMS, Below, Incremental
 from qoop.programs.views.owner import Owner, Refreshment, Target
 from qoop.programs.views.planning import ViewSession
 from qoop.programs.views.refreshing import Refreshing
@@ -429,13 +429,27 @@ def _in_words(way: Incremental) -> str:
     facts = sorted({one.delta.growth.fact.name for one in way.all()})
     lines = [f"A refresh is incremental: it reads the new and changed files of {', '.join(facts)}."]
     lines += [f"Each group of files keeps partial groups: {one.delta.leaf_sql}" for one in way.all()]
-    others = sorted({name for one in way.all() for name in one.delta.others})
-    if others:
-        lines.append(f"A change of {', '.join(others)} computes all partial groups again.")
+    for one in way.all():
+        lines += _of_others(one)
     for one in (exact for each in way.all() for exact in each.exact if isinstance(exact.inner, str)):
         reason = "" if one.inner == NO_SUMS else f", since {one.inner}"
         lines.append(f"Read whole after a change: {', '.join(one.tables)}{reason}.")
     return "\n".join(dict.fromkeys(lines))
+
+
+def _of_others(way: Incremental) -> list[str]:
+    """What a change of the other tables that partial groups are computed from leads to."""
+    below, lines = way.below, list[str]()
+    if isinstance(below, Below):
+        by = ", ".join(column.name for column in below.chosen.cut.columns) or "no column"
+        lines += [
+            f"A change of {', '.join(below.chosen.above)} joins at most {below.chosen.groups:,} groups by {by} again.",
+            f"These are kept below the joins: {below.groups.sql}",
+        ]
+    if way.read_by_leaves:
+        reason = f", since {below}" if isinstance(below, str) else ""
+        lines.append(f"A change of {', '.join(way.read_by_leaves)} computes all partial groups again{reason}.")
+    return lines
 
 
 def _oldest(states: Iterable[tuple[Base | None, Base | None]]) -> float | None:

@@ -121,12 +121,13 @@ def test_a_refresh_reads_the_new_files_alone(session: qoop.Session, folder: Path
     assert rounded(session.sql("FROM v").fetchall()) == expected(VIEWS["groups"], folder)
 
 
-def test_a_changed_dimension_computes_the_groups_again(session: qoop.Session, folder: Path) -> None:
-    session.sql(f"CREATE MATERIALIZED VIEW v AS {VIEWS['joined']}")
+def test_a_changed_dimension_that_sums_read_computes_the_groups_again(session: qoop.Session, folder: Path) -> None:
+    query = "SELECT name, sum(p * dim.k) AS s FROM sales JOIN dim USING (k) GROUP BY name"
+    session.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
     session.sql("INSERT INTO dim VALUES (6, 'six')")
     session.sql("REFRESH MATERIALIZED VIEW v")
     found = rounded(session.sql("FROM v").fetchall())
-    assert found == rounded(session.sql(VIEWS["joined"]).fetchall()) and "six" in str(found)
+    assert found == rounded(session.sql(query).fetchall()) and "six" in str(found)
     assert "dim changed" in status(session, "v").why_full and not status(session, "v").incremental
 
 
