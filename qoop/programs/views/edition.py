@@ -4,6 +4,7 @@ definition of the view, so that rows and record change at once."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, get_args
 
 from qoop.catalog.signed_json import NotAsWritten, NotSealed, opened, sealed
@@ -77,6 +78,7 @@ class Edition:
     seconds: float
     one_in: int = 1
     error: float = 0.0
+    changes: Mapping[str, float] = field(default_factory=dict)
 
 
 def written(definition: Definition, edition: Edition, key: bytes) -> str:
@@ -86,7 +88,7 @@ def written(definition: Definition, edition: Edition, key: bytes) -> str:
         "format": _FORMAT, "name": definition.name, "text": definition.text, "target_lag": options.target_lag,
         "refresh_mode": options.refresh_mode, "at": edition.at, "why_full": edition.why_full, "rows": edition.rows,
         "rows_read": edition.rows_read, "seconds": edition.seconds, "max_error": options.max_error,
-        "one_in": edition.one_in, "error": edition.error,
+        "one_in": edition.one_in, "error": edition.error, "changes": dict(edition.changes),
         "trees": {name: tree.leaves for name, tree in edition.trees.items()},
         "bases": {name: [base.version, dict(base.files)] for name, base in edition.bases.items()},
     }  # fmt: skip
@@ -109,7 +111,7 @@ def _read(body: Mapping[str, Any], name: str) -> tuple[Definition, Edition] | No
     trees = {name: Tree(_leaves(leaves)) for name, leaves in body.get("trees", {}).items()}
     made = Edition(
         body["at"], bases, trees, body["why_full"], body["rows"], body["rows_read"], body["seconds"],
-        body.get("one_in", 1), body.get("error", 0.0),
+        body.get("one_in", 1), body.get("error", 0.0), body.get("changes", {}),
     )  # fmt: skip
     return Definition(name, body["text"], ViewOptions(body["target_lag"], mode, body.get("max_error", 0.0))), made
 

@@ -19,7 +19,7 @@ from qoop.catalog.value import value
 from qoop.programs.approximate.eligibility import PIECES
 from qoop.programs.approximate.names import tables_of
 from qoop.programs.parts import Part, Parts
-from qoop.programs.views.below.choice import Chosen, choose
+from qoop.programs.views.below.choice import Chosen, choices
 from qoop.programs.views.below.cut import HEAD
 from qoop.programs.views.below.groups import groups_table
 from qoop.programs.views.delta import Delta, deltas_of
@@ -67,13 +67,19 @@ class Below:
 
 
 class Incremental:
-    """A query that is computed by parts. columns: of its rows. below: how its groups are cut below joins, or the reason
-    why they are not. Not thread-safe."""
+    """A query that is computed by parts. columns: of its rows. cuts: how its groups may be cut below joins, or the
+    reason why they are not. below: the cut in use, or that reason. Not thread-safe."""
 
     def __init__(
-        self, delta: Delta, merging: Merging, exact: tuple[Exact, ...], columns: Columns, below: Below | str
+        self,
+        delta: Delta,
+        merging: Merging,
+        exact: tuple[Exact, ...],
+        columns: Columns,
+        cuts: tuple[Below, ...] | str,
     ) -> None:
-        self.delta, self.exact, self.below = delta, exact, below
+        self.delta, self.exact, self.cuts = delta, exact, cuts
+        self.below: Below | str = cuts if isinstance(cuts, str) else cuts[0]
         self._merging = merging
         self._columns = columns
         self._sums = PartQuery(delta.leaf_sql, delta.others, merging.types)
@@ -98,6 +104,12 @@ class Incremental:
     def joined_again(self) -> tuple[str, ...]:
         """The tables whose changes join the groups again."""
         return () if isinstance(self.below, str) else self.below.chosen.above
+
+    def preferred(self, changes: Mapping[str, float]) -> Below | str:
+        """The cut above which most changes are. changes: weights of each table."""
+        if isinstance(self.cuts, str):
+            return self.cuts
+        return max(self.cuts, key=lambda cut: sum(changes.get(name, 0.0) for name in cut.chosen.above))
 
     def rows(self, turn: Turn) -> pa.Table:
         """The rows of the query."""
@@ -217,7 +229,7 @@ class Incremental:
         except ExecutionError as error:
             if type(error) is not ExecutionError:
                 raise
-            self.below = f"groups below its joins fail: {str(error).splitlines()[0]}"
+            self.below = self.cuts = f"groups below its joins fail: {str(error).splitlines()[0]}"
             return {}
         found = turn.joined(self.below, parts, self._merging.types) if parts else []
         return {head: turn.parts.put(head, part) for head, part in zip(missing, found, strict=True)}
@@ -291,8 +303,8 @@ def _checked(
         merging = Merging(delta.growth, planning.columns(delta.leaf_sql), bound.settings)
         found = merging.columns({one.name: planning.columns(one.text) for one in exact})
         if found == bound.columns:
-            below = _below(delta, merging, tables, planning) if cut else "max_error reads samples of all joined rows"
-            return Incremental(delta, merging, exact, bound.columns, below)
+            cuts = _cuts(delta, merging, tables, planning) if cut else "max_error reads samples of all joined rows"
+            return Incremental(delta, merging, exact, bound.columns, cuts)
         reason = "the query around its sums has other columns over merged sums"
     except (QueryError, duckdb.Error) as error:
         reason = f"its sums cannot be taken apart: {str(error).splitlines()[0]}"
@@ -301,21 +313,28 @@ def _checked(
     return reason
 
 
-def _below(delta: Delta, merging: Merging, tables: Mapping[str, Table], planning: ViewPlanning) -> Below | str:
-    """The cut of the sums below joins, if its joins have the same columns; else the reason."""
+def _cuts(
+    delta: Delta, merging: Merging, tables: Mapping[str, Table], planning: ViewPlanning
+) -> tuple[Below, ...] | str:
+    """The cuts of the sums below joins, or the reason why there is none."""
     if not delta.others:
         return "it reads no other table"
-    chosen = choose(delta.growth, tables, planning.columns, lambda sql: int(planning.run(sql).fetchall()[0][0]))
-    if isinstance(chosen, str):
-        return chosen
+    found = choices(delta.growth, tables, planning.columns, lambda sql: int(planning.run(sql).fetchall()[0][0]))
+    if isinstance(found, str):
+        return found
     try:
-        types = planning.columns(chosen.cut.groups_sql)
-        planning.take_pieces(groups_table(types, None))
-        found = planning.columns(chosen.cut.joined_sql)
+        return tuple(_below(one, merging, planning) for one in found)
     except QueryError as error:
         return f"its groups cannot be cut: {str(error).splitlines()[0]}"
-    if [name for name, _ in found] != [HEAD, *(name for name, _ in merging.types)]:
-        return "its groups have other columns below the joins"
+
+
+def _below(chosen: Chosen, merging: Merging, planning: ViewPlanning) -> Below:
+    """A cut with its types. Raises QueryError."""
+    types = planning.columns(chosen.cut.groups_sql)
+    planning.take_pieces(groups_table(types, None))
+    found = [name for name, _ in planning.columns(chosen.cut.joined_sql)]
+    if found != [HEAD, *(name for name, _ in merging.types)]:
+        raise QueryError("its groups have other columns below the joins")
     items = ", ".join([HEAD, *(f"{name}::{type_} AS {name}" for name, type_ in merging.types)])
     joined_sql = f"SELECT {items} FROM ({chosen.cut.joined_sql}) AS joined"
     return Below(chosen, PartQuery(chosen.cut.groups_sql, chosen.below, types), joined_sql)

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from qoop.query.statements.materialized import ViewOptions
 
 
+_FADING = 0.9
+"""The weight of a change of a table, to that of the next change of any."""
+
+
 class Refreshing:
     """Computes the editions of one view. Not thread-safe.
 
@@ -69,11 +73,15 @@ class Refreshing:
             self._parts.keep_only(())
         assert self._planning is not None
         trees: Mapping[str, Tree] = {}
+        changes: Mapping[str, float] = {}
         error = 0.0
         with in_use(tables.values()):
             if isinstance(way, str):
                 read, why_full, rows = sum(table.rows for table in tables.values()), way, self._planning.run(bound.text)
             else:
+                changes = _changes(way, before, bases)
+                for one in way.all():
+                    one.below = one.preferred(changes)
                 known = before.trees if before is not None and not whole else {}
                 turn = Turn(self._planning, self._parts, tables, known)
                 found = way.estimated(turn, one_in, self._max_error) if one_in > 1 else None
@@ -88,7 +96,8 @@ class Refreshing:
                         tables[name].rows for name in _changed(before, bases, (w.joined_again for w in way.all()))
                     )
         one_in = one_in if trees else 1
-        return rows, Edition(at, bases, trees, why_full, len(rows), read, time.monotonic() - begun, one_in, error)
+        seconds = time.monotonic() - begun
+        return rows, Edition(at, bases, trees, why_full, len(rows), read, seconds, one_in, error, changes)
 
     def _bind(self) -> tuple[Bound, Mapping[str, Table]]:
         self._bound, tables = self._session.bind(self._text, self._bound)
@@ -111,8 +120,20 @@ class Refreshing:
 
 def _remade(way: Incremental, before: Edition, bases: Mapping[str, Base]) -> str:
     """The reason why all partial groups of an edition were computed again; empty: they were not."""
-    changed = _changed(before, bases, (one.read_by_leaves for one in way.all()))
+    names = (
+        one.read_by_leaves if one.preferred(before.changes) is one.below else one.delta.others for one in way.all()
+    )
+    changed = _changed(before, bases, names)
     return f"{', '.join(changed)} changed, so all partial groups were computed again" if changed else ""
+
+
+def _changes(way: Incremental, before: Edition | None, bases: Mapping[str, Base]) -> Mapping[str, float]:
+    """How often each table has changed that leaves read besides their files. Each change weighs less than the next."""
+    changed = [] if before is None else _changed(before, bases, (one.delta.others for one in way.all()))
+    if before is None or not changed:
+        return {} if before is None else before.changes
+    faded = {name: _FADING * weight for name, weight in before.changes.items()}
+    return {**faded, **{name: faded.get(name, 0.0) + 1 for name in changed}}
 
 
 def _changed(before: Edition, bases: Mapping[str, Base], names: Iterable[Iterable[str]]) -> list[str]:

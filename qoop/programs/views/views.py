@@ -449,6 +449,8 @@ def _of_others(way: Incremental) -> list[str]:
     if way.read_by_leaves:
         reason = f", since {below}" if isinstance(below, str) else ""
         lines.append(f"A change of {', '.join(way.read_by_leaves)} computes all partial groups again{reason}.")
+    if not isinstance(way.cuts, str) and len(way.cuts) > 1:
+        lines.append("Tables that have changed most often are then joined above the groups.")
     return lines
 
 

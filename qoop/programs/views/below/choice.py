@@ -1,4 +1,4 @@
-"""Which joins of a view are above its partial groups, by the number of groups.
+"""Which joins of a view may be above its partial groups, by the number of groups.
 
 Columns by which groups are made have at most as many values as their extremes allow, or as the table has rows with
 which an equality joins them. The values of a table that is joined below the groups are counted: it is small.
@@ -35,8 +35,8 @@ FEW_GROUPS = 10_000
 _MOST_COUNTED = 200_000
 """Rows of a table whose values are counted."""
 
-_MOST_SOURCES = 8
-"""Tables in a FROM of which all sets are compared."""
+_MOST_CUTS = 32
+"""Cuts that are compared."""
 
 
 @value
@@ -55,10 +55,11 @@ class Chosen:
         return tuple(one for one in self.joined if one not in self.below)
 
 
-def choose(
+def choices(
     growth: Growth, tables: Mapping[str, Table], describe: Callable[[str], Columns], count: Callable[[str], int]
-) -> Chosen | str:
-    """The cut with the most tables above few groups, or the reason why there is none.
+) -> tuple[Chosen, ...] | str:
+    """The cuts with few groups, those with the most tables above first; or the reason why there is none. A cut whose
+    tables are all above another one is left out.
 
     tables: by lower-case name. describe: the columns of a query over them. count: the number that a query gives."""
     try:
@@ -68,23 +69,26 @@ def choose(
     except (Refused, QueryError) as error:
         return str(error).splitlines()[0]
     others = [source for source in columns if source != query.fact]
-    reason = ""
-    for size in range(len(others) + 1) if len(others) <= _MOST_SOURCES else (0,):
-        found = []
-        for below in combinations(others, size):
-            try:
-                found.append(counting.chosen(query.cut(below)))
-            except Refused as refused:
-                reason = reason or str(refused)
-        possible = [one for one in found if one.above]
-        few = [one for one in possible if one.groups <= max(FEW_GROUPS, growth.fact.rows // LEAST_REDUCTION)]
-        if few:
-            return max(few, key=lambda one: (len(one.above), -one.groups))
-        if possible and not reason:
-            least = min(possible, key=lambda one: one.groups)
-            by = ", ".join(column.name for column in least.cut.columns)
-            reason = f"by {by} there may be {least.groups:,} groups, of {growth.fact.rows:,} rows"
-    return reason or "all tables are below"
+    few, many, reasons = list[Chosen](), list[Chosen](), list[str]()
+    for below in (one for size in range(len(others) + 1) for one in combinations(others, size)):
+        if len(few) + len(many) + len(reasons) > _MOST_CUTS or any({*one.cut.below} <= {*below} for one in few):
+            continue
+        try:
+            found = counting.chosen(query.cut(below))
+        except Refused as refused:
+            reasons.append(str(refused))
+            continue
+        is_few = found.groups <= max(FEW_GROUPS, growth.fact.rows // LEAST_REDUCTION)
+        if found.above:
+            (few if is_few else many).append(found)
+    if few:
+        few.sort(key=lambda one: (-len(one.above), one.groups))
+        return tuple(one for place, one in enumerate(few) if not any({*one.above} <= {*a.above} for a in few[:place]))
+    if many:
+        least = min(many, key=lambda one: one.groups)
+        by = ", ".join(column.name for column in least.cut.columns)
+        reasons.insert(0, f"by {by} there may be {least.groups:,} groups, of {growth.fact.rows:,} rows")
+    return reasons[0] if reasons else "all tables are below"
 
 
 def _columns(growth: Growth, tables: Mapping[str, Table], describe: Callable[[str], Columns]) -> Mapping[str, Columns]:
