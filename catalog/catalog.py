@@ -12,7 +12,7 @@ from types import MappingProxyType, TracebackType
 from qoop.catalog.errors import CatalogError, UnknownTable
 from qoop.catalog.paths import source_path
 from qoop.catalog.sources.probe import Probe
-from qoop.catalog.sources.register import is_current, open_database, open_folder, open_source, reopen
+from qoop.catalog.sources.register import open_database, open_folder, open_source, reread
 from qoop.catalog.statistics.footers import FooterStats, together, with_collected
 from qoop.catalog.statistics.stats import PILOT_ROWS, TableStats
 from qoop.catalog.statistics.stats_cache import Collect, StatsCache
@@ -94,9 +94,9 @@ class Catalog:
         and then the registered table stays.
         """
         before = self.table(name)
-        if is_current(before):
+        table = reread(self._probe, before)
+        if table is None:
             return None
-        table = reopen(self._probe, before)
         self._add(table)
         return table if table.version != before.version else None
 

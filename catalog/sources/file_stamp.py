@@ -90,16 +90,15 @@ def _stamps(paths: Sequence[str], read_stamp: StampReader) -> list[Stamp]:
 def _unsettled(stamps: Mapping[str, Stamp]) -> tuple[list[str], int]:
     """The files that changed within a tick of now, and the nanoseconds until a write must leave other times."""
     now = time.time_ns()
-    recent = [
-        (path, _changed_at(stamp)) for path, stamp in stamps.items() if _changed_at(stamp) > now - _COARSE_TICK_NS
-    ]
-    waits = {path: wait for path, changed in recent if (wait := _until_settled(changed, now)) > 0}
+    past = now - _COARSE_TICK_NS
+    recent = [path for path, stamp in stamps.items() if max(stamp[2::4]) > past]
+    waits = {path: wait for path in recent if (wait := _until_settled(_changed_at(stamps[path]), now)) > 0}
     return list(waits), max(waits.values(), default=0)
 
 
 def _changed_at(stamp: Stamp) -> int:
     """The time of the last change of a file; of a DuckDB file and its log, the later."""
-    return stamp[2] if len(stamp) == 4 else max(stamp[2::4])
+    return max(stamp[2::4])
 
 
 def _until_settled(changed: int, now: int) -> int:

@@ -37,7 +37,9 @@ def find_files(path: str, suffixes: tuple[str, ...]) -> list[str]:
     path = os.path.abspath(os.path.expanduser(path))
     with reading(path):
         if os.path.isdir(path):
-            return sorted(_files_below(path, suffixes))
+            found: list[str] = []
+            _add_files_below(path, suffixes, found)
+            return sorted(found)
         if os.path.exists(path):
             return [path]
         if not glob.has_magic(path):
@@ -48,15 +50,16 @@ def find_files(path: str, suffixes: tuple[str, ...]) -> list[str]:
     return found
 
 
-def _files_below(folder: str, suffixes: tuple[str, ...]) -> Iterator[str]:
+def _add_files_below(folder: str, suffixes: tuple[str, ...], found: list[str]) -> None:
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.startswith((".", "_")):
+            name = entry.name
+            if name[0] in "._":
                 continue
-            if entry.is_dir(follow_symlinks=False):
-                yield from _files_below(entry.path, suffixes)
-            elif entry.name.lower().endswith(suffixes) and entry.is_file():
-                yield entry.path
+            if (name.endswith(suffixes) or name.lower().endswith(suffixes)) and entry.is_file():
+                found.append(entry.path)
+            elif entry.is_dir(follow_symlinks=False):
+                _add_files_below(entry.path, suffixes, found)
 
 
 def _matches(pattern: str) -> Iterator[str]:
@@ -120,7 +123,8 @@ def lake_of(place: str) -> str | None:
 
 def manifests(folder: str | os.PathLike[str]) -> list[tuple[int, str]]:
     """The versions of a created table in a folder, in order, with the names of their manifests. Raises OSError."""
-    return sorted((int(match[1]), name) for name in os.listdir(folder) if (match := _MANIFEST.fullmatch(name)))
+    names = [name for name in os.listdir(folder) if name.startswith("_")]
+    return sorted((int(match[1]), name) for name in names if (match := _MANIFEST.fullmatch(name)))
 
 
 def is_present(versions: Sequence[tuple[int, str]]) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import field, replace
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import duckdb
 import pyarrow as pa
@@ -112,6 +112,8 @@ class ParquetSource:
 
     def digest(self) -> str:
         """Digest of the files and their hive values, in the order of the files; local paths do not count."""
+        if not self.partitions:
+            return f"[{', '.join([file.identity for file in self.files])}]"
         return f"[{', '.join([self._identity(file) for file in self.files])}]"
 
     def content(self) -> str | None:
@@ -134,6 +136,8 @@ class ParquetSource:
 
     @cached_property
     def _identities(self) -> Mapping[str, str]:
+        if not self.partitions:
+            return {file.file.path: file.identity for file in self.files}
         return {file.file.path: self._identity(file) for file in self.files}
 
     def only(self, paths: Collection[str]) -> ParquetSource:
@@ -326,8 +330,10 @@ def open_parquet(
     Raises SourceError for a file that is missing, truncated or not Parquet, TableChanged for one that is written to.
     """
     versions = [file for file in files if not isinstance(file, str)]
-    found = _open_all_remote(versions) if versions else {}
-    paths = [file for file in files if isinstance(file, str)]
+    paths = [file for file in files if isinstance(file, str)] if versions else cast("Sequence[str]", files)
+    if not versions:
+        return list(_open_local(paths, by_content, known))
+    found = _open_all_remote(versions)
     local = dict(zip(paths, _open_local(paths, by_content, known), strict=True))
     return [local[file] if isinstance(file, str) else found[file] for file in files]
 

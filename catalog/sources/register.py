@@ -46,23 +46,42 @@ def open_source(probe: Probe, name: str, source: object, version: int | None = N
     return _open_arrow(probe, name, source)
 
 
-def is_current(table: Table) -> bool:
-    """True if a table is still all that its place holds; reads no file. False may be a false alarm: files that were
-    touched. Raises SourceError if the place is gone, or holds nothing now."""
+def reread(probe: Probe, table: Table) -> Table | None:
+    """The table of that name and place as it is now; None: it is still all that the place holds. Raises SourceError if
+    the place is gone, or holds nothing now."""
+    paths = _listed(table)
+    return None if _is_current_table(table, paths) else _reopened(probe, table, paths)
+
+
+def _listed(table: Table) -> list[str] | None:
+    """The files in the folder of a table; None where its files are found in another way."""
+    from qoop.catalog.sources.text import TextSource
+
+    source, origin = table.source, table.origin
+    if origin is None or not isinstance(source, ParquetSource | TextSource):
+        return None
+    if isinstance(source, ParquetSource) and (source.log or source.is_remote):
+        return None
+    is_one_file = len(source.files) == 1 and source.files[0].file.path == origin.place
+    return None if is_one_file else _paths(origin)
+
+
+def _is_current_table(table: Table, paths: Sequence[str] | None) -> bool:
+    """False may be a false alarm: files that were touched. Reads no file. paths: see `_listed`."""
     source = table.source
     if table.origin is None:
         return True
     if isinstance(source, ParquetSource):
-        return _is_current(source, table.origin)
+        return _is_current(source, table.origin, paths)
     from qoop.catalog.sources.database import DatabaseSource
     from qoop.catalog.sources.text import TextSource
 
     if isinstance(source, DatabaseSource):
         return unchanged([source.file], source.read_stamp)
-    return not isinstance(source, TextSource) or _are_same(source.files, table.origin)
+    return not isinstance(source, TextSource) or _are_same(source.files, table.origin, paths)
 
 
-def _is_current(source: ParquetSource, origin: Origin) -> bool:
+def _is_current(source: ParquetSource, origin: Origin, paths: Sequence[str] | None) -> bool:
     if source.log == CREATED:  # its files never change
         return _is_latest(source, origin)
     if source.log:
@@ -72,14 +91,14 @@ def _is_current(source: ParquetSource, origin: Origin) -> bool:
         from qoop.catalog.sources.remote import find
 
         return [file.version for file in source.files] == find(origin.place, PARQUET)
-    return _are_same(source.files, origin)
+    return _are_same(source.files, origin, paths)
 
 
-def _are_same(files: Sequence[ParquetFile | TextFile], origin: Origin) -> bool:
+def _are_same(files: Sequence[ParquetFile | TextFile], origin: Origin, paths: Sequence[str] | None) -> bool:
     registered = [file.file for file in files]
-    if [file.path for file in registered] == [origin.place] and _is_unchanged(registered[0]):
+    if paths is None and _is_unchanged(registered[0]):
         return True
-    return [file.path for file in registered] == _paths(origin) and unchanged(registered)
+    return [file.path for file in registered] == (paths or _paths(origin)) and unchanged(registered)
 
 
 def _is_unchanged(file: File) -> bool:
@@ -107,13 +126,13 @@ def content(table: Table) -> str | None:
     return None if rows is None else digest_of(rows, table.columns)
 
 
-def reopen(probe: Probe, table: Table) -> Table:
-    """The table of that name and place as it is now. Raises SourceError."""
+def _reopened(probe: Probe, table: Table, paths: Sequence[str] | None) -> Table:
+    """The table of that name and place as it is now. paths: see `_listed`. Raises SourceError."""
     if table.origin is None:
         return table
     place = _place_in_file(table)
     if place is None:
-        return _open_path(probe, table.name, table.origin, table)
+        return _open_path(probe, table.name, table.origin, table, paths)
     for found in open_database(table.origin.place):
         if _place_in_file(found) == place:
             return replace(found, name=table.name)
@@ -216,8 +235,10 @@ def open_database(path: str | os.PathLike[str], database: str = "") -> tuple[Tab
     )
 
 
-def _open_path(probe: Probe, name: str, origin: Origin, before: Table | None = None) -> Table:
-    """before: the table of that name and place as it was, if it is known."""
+def _open_path(
+    probe: Probe, name: str, origin: Origin, before: Table | None = None, paths: Sequence[str] | None = None
+) -> Table:
+    """before: the table of that name and place as it was, if it is known. paths: its files, if they are listed."""
     if origin.place.startswith("s3://"):
         from qoop.catalog.sources.remote import find
 
@@ -229,10 +250,12 @@ def _open_path(probe: Probe, name: str, origin: Origin, before: Table | None = N
         return _table(name, *open_created(origin.place), origin)
     if kind is not None:
         return _lake_table(probe, name, kind, origin)
-    paths = _paths(origin)
+    paths = _paths(origin) if paths is None else paths
     if not paths:
         raise SourceError(f"{origin.place} holds no Parquet, CSV or JSON files")
-    kinds = {_kind(file): file for file in paths}
+    named = next((file for file in paths if file.endswith(PARQUET[0])), None)
+    kinds = {"parquet": named} if named is not None else {}
+    kinds |= {_kind(file): file for file in paths if not file.endswith(PARQUET[0])}
     if len(kinds) > 1:
         mixed = " and ".join(sorted(kinds.values()))
         raise SourceError(f"{origin.place} mixes kinds of files: {mixed}; name them by a glob")

@@ -82,6 +82,7 @@ class Incremental:
         self.below: Below | str = cuts if isinstance(cuts, str) else cuts[0]
         self._merging = merging
         self._columns = columns
+        self._digested: dict[str, tuple[list[str], dict[int, tuple[Leaf, str]]]] = {}  # by query and object of a leaf
         self._sums = PartQuery(delta.leaf_sql, delta.others, merging.types)
 
     def close(self) -> None:
@@ -193,13 +194,21 @@ class Incremental:
         tree, types = turn.tree(fact), repr(turn.tables[fact].columns)  # the first file decides the types of all
         text = [query.sql, turn.form, types, *turn.versions(query.others)]
 
+        text_before, known = self._digested.get(query.sql, ([], {}))
+        known = known if text == text_before else {}
+
         def digest(leaf: Leaf) -> str:
-            return digest_of(*text, *(identity for _, identity in leaf))
+            found = known.get(id(leaf))
+            return found[1] if found is not None else digest_of(*text, *[identity for _, identity in leaf])
 
         for leaf, before in turn.compacted[fact].items():
             if leaf in tree.leaves:
                 self._carry(turn.parts, query.types, digest(leaf), [digest(one) for one in before])
         digests = [digest(leaf) if leaf else "" for leaf in tree.leaves]
+        self._digested[query.sql] = (
+            text,
+            {id(leaf): (leaf, one) for leaf, one in zip(tree.leaves, digests, strict=True)},
+        )
         return *nodes(digests), dict(zip(digests, tree.leaves, strict=True))
 
     def _carry(self, parts: Parts, types: Columns, digest: str, before: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ its files, the digest of a node one of its children; so a changed file changes i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 
 from qoop.catalog.table import Compaction
@@ -41,7 +42,7 @@ class Tree:
         ((('b', '2'),), (('c', '1'),))
         """
         known = {path for leaf in self.leaves for path, _ in leaf}
-        kept = [tuple((path, files[path]) for path, _ in leaf if path in files) for leaf in self.leaves]
+        kept = [_present(leaf, files) for leaf in self.leaves]
         if sum(map(bool, kept)) * 2 < len(kept):
             kept = [leaf for leaf in kept if leaf]
         new = [(path, identity) for path, identity in files.items() if path not in known]
@@ -78,6 +79,12 @@ class Tree:
         return Tree(tuple(leaves)), made_of
 
 
+def _present(leaf: Leaf, files: Mapping[str, str]) -> Leaf:
+    """The files of a leaf as they are now; the leaf itself if they have not changed."""
+    now = tuple([(path, files[path]) for path, _ in leaf if path in files])
+    return leaf if now == leaf else now
+
+
 def nodes(leaves: Sequence[str]) -> tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]:
     """The digests of the open nodes, and by the digest of each node those of its children. leaves: the digests of the
     leaves of a tree; an empty one has no part in a node.
@@ -99,9 +106,14 @@ def _node(below: Sequence[str], children: dict[str, tuple[str, ...]]) -> str:
     parts = tuple(one for one in below if one)
     if len(parts) < 2:
         return parts[0] if parts else ""
-    found = digest_of(*parts)
+    found = _digest_of_node(parts)
     children[found] = parts
     return found
+
+
+@lru_cache(maxsize=20_000)
+def _digest_of_node(parts: tuple[str, ...]) -> str:
+    return digest_of(*parts)
 
 
 def _leaves(files: Sequence[File], rows: Callable[[str], int]) -> list[Leaf]:

@@ -75,7 +75,7 @@ class ViewStatus:
 
 class _View:
     """One view. refreshing: is used under `lock`. error: of the last refresh. since: the oldest change that the last
-    comparison of its tables found."""
+    comparison of its tables found. note: the text of its definition and edition, where these are durable."""
 
     def __init__(self, definition: Definition, edition: Edition, refreshing: Refreshing) -> None:
         self.definition = definition
@@ -85,6 +85,7 @@ class _View:
         self.error = ""
         self.refreshes = Refreshes()
         self.since: float | None = None
+        self.note = ""
 
 
 class MaterializedViews:
@@ -353,6 +354,7 @@ class MaterializedViews:
         note = "" if self._session.folder is None else editions.written(definition, made, user_key())
         self._definitions.publish(definition.name, rows, note)
         before, view.edition, view.definition, view.since = view.edition, made, definition, None
+        view.note = note
         name = definition.name.lower()
         known = before.bases
         since = _oldest(
@@ -364,28 +366,31 @@ class MaterializedViews:
 
     def _read_again(self, view: _View) -> None:
         """Take over the edition that another process has made."""
-        found = self._noted(view.definition.name)
+        note = self._note(view.definition.name)
+        found = None if note == view.note else editions.read(note.encode(), view.definition.name, user_key())
         if found is not None:
             view.definition, view.edition = found
+            view.note = note
 
     def _open_folder(self) -> None:
         """Know the views in the folder of tables."""
         if self._session.folder is None:
             return
         for name in self._names.listed():
-            found = self._noted(name)
+            note = self._note(name)
+            found = editions.read(note.encode(), name, user_key()) if note else None
             if found is not None:
                 self._names.know_materialized(name)
                 self._views[name.lower()] = _View(*found, self._refreshing(found[0]))
 
-    def _noted(self, name: str) -> tuple[Definition, Edition] | None:
+    def _note(self, name: str) -> str:
+        """The definition and the edition of a view as a text; empty: they are not durable."""
         folder = self._session.folder
         if folder is None:
-            return None
+            return ""
         from qoop.query.statements.created.folder import noted  # few sessions have a folder
 
-        note = noted(folder, name)
-        return editions.read(note.encode(), name, user_key()) if note else None
+        return noted(folder, name) or ""
 
     def _compared(self, view: _View) -> list[tuple[Base | None, Base | None]]:
         """The present and the recorded state of each table of the view."""
@@ -429,8 +434,7 @@ def _in_words(way: Incremental) -> str:
     facts = sorted({one.delta.growth.fact.name for one in way.all()})
     lines = [f"A refresh is incremental: it reads the new and changed files of {', '.join(facts)}."]
     lines += [f"Each group of files keeps partial groups: {one.delta.leaf_sql}" for one in way.all()]
-    for one in way.all():
-        lines += _of_others(one)
+    lines += [line for each in way.all() for line in _of_others(each)]
     for one in (exact for each in way.all() for exact in each.exact if isinstance(exact.inner, str)):
         reason = "" if one.inner == NO_SUMS else f", since {one.inner}"
         lines.append(f"Read whole after a change: {', '.join(one.tables)}{reason}.")

@@ -243,10 +243,10 @@ def _is_special(join: exp.Expression) -> bool:
 
 
 def _conjuncts(condition: exp.Expression) -> list[exp.Expression]:
-    condition = condition.unnest()
-    if isinstance(condition, exp.And):
-        return [*_conjuncts(condition.this), *_conjuncts(condition.expression)]
-    return [condition]
+    inner = condition.unnest()
+    if isinstance(inner, exp.And):
+        return [*_conjuncts(inner.this), *_conjuncts(inner.expression)]
+    return [inner] if isinstance(inner, exp.Expression) else [condition]
 
 
 def _column(source: str, name: str) -> exp.Column:
