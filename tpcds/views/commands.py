@@ -8,8 +8,7 @@ from pathlib import Path
 from statistics import fmean
 
 from qoop.catalog.errors import ConfigError
-from qoop.programs.views.allocation import POLICIES
-from qoop.tpcds.views.simulate import Measures, play
+from qoop.tpcds.views.simulate import POLICIES, Measures, play
 from qoop.tpcds.views.workload import SLOTS, drawn
 
 

@@ -6,13 +6,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from qoop.programs.views.allocation import POLICIES, Allocation, Sharer, corrected
+from qoop.programs.views import allocation
+from qoop.programs.views.allocation import HORIZON, Allocation, Sharer, corrected, fitting, whole
 from qoop.tpcds.views.workload import SLOTS, Query
 
 _AIM = 0.8
 """The part of a lag goal that policies aim at: demands change while a lag is corrected."""
 
 Policy = Callable[[Sequence[Sharer], float], list[Allocation]]
+
+
+def first_come(queries: Sequence[Sharer], slots: float, horizon: float = HORIZON) -> list[Allocation]:
+    """All that its best configuration needs for each query, in order, until the slots are used."""
+    made = []
+    for one in queries:
+        share = min(slots, whole(one, -1, horizon))
+        slots -= share
+        made.append(Allocation(share, fitting(one, share)))
+    return made
+
+
+POLICIES: dict[str, Policy] = {**allocation.POLICIES, "first-come": first_come}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +75,7 @@ def play(
     slots: float = SLOTS,
 ) -> Measures:
     """One run. corrects: measured demands correct those of the choices. dip: half of the slots are gone in between."""
-    allocate: Policy = POLICIES[policy]
+    allocate = POLICIES[policy]
     running = {place: _Running(one) for place, one in enumerate(queries)}
     qualities, late, used = list[float](), list[bool](), 0.0
     utilities: dict[int, list[float]] = {place: [] for place in running}

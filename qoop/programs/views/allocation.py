@@ -158,23 +158,13 @@ def max_sum(queries: Sequence[Sharer], slots: float, horizon: float = HORIZON) -
 
 def fair(queries: Sequence[Sharer], slots: float, horizon: float = HORIZON) -> list[Allocation]:
     """Equal shares, of which each query returns the part that its best configuration does not need."""
-    needs = [_whole(one, -1, horizon) for one in queries]
+    needs = [whole(one, -1, horizon) for one in queries]
     shares = _filled(needs, slots)
-    return [Allocation(share, _fitting(one, share)) for one, share in zip(queries, shares, strict=True)]
-
-
-def first_come(queries: Sequence[Sharer], slots: float, horizon: float = HORIZON) -> list[Allocation]:
-    """All that its best configuration needs for each query, in order, until the slots are used."""
-    made = []
-    for one in queries:
-        share = min(slots, _whole(one, -1, horizon))
-        slots -= share
-        made.append(Allocation(share, _fitting(one, share)))
-    return made
+    return [Allocation(share, fitting(one, share)) for one, share in zip(queries, shares, strict=True)]
 
 
 POLICIES: dict[str, Callable[[Sequence[Sharer], float], list[Allocation]]] = {
-    "max-min": max_min, "max-sum": max_sum, "fair": fair, "first-come": first_come,
+    "max-min": max_min, "max-sum": max_sum, "fair": fair,
 }  # fmt: skip
 
 
@@ -244,13 +234,13 @@ def _completed(queries: Sequence[Sharer], shares: Sequence[float], slots: float,
     for place in urgent:
         if left <= _LITTLE:
             break
-        more = min(left, max(0.0, _whole(queries[place], choices[place], horizon) - made[place]))
+        more = min(left, max(0.0, whole(queries[place], choices[place], horizon) - made[place]))
         made[place] += more
         left -= more
     return [Allocation(slots_, choice) for slots_, choice in zip(made, choices, strict=True)]
 
 
-def _whole(one: Sharer, choice: int, horizon: float) -> float:
+def whole(one: Sharer, choice: int, horizon: float) -> float:
     """The slots with which a query catches up within the look-ahead."""
     return one.error * one.choices[choice].demand * (1 + one.lag / horizon)
 
@@ -274,7 +264,7 @@ def _filled(needs: Sequence[float], slots: float) -> list[float]:
     return shares
 
 
-def _fitting(one: Sharer, share: float) -> int:
+def fitting(one: Sharer, share: float) -> int:
     """The best configuration that keeps up with a share; else the cheapest."""
     fits = [place for place, choice in enumerate(one.choices) if one.error * choice.demand <= share + _LITTLE]
     return max(fits, default=0)

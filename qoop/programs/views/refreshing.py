@@ -128,7 +128,7 @@ def _remade(way: Incremental, before: Edition, bases: Mapping[str, Base]) -> str
 
 
 def _changes(way: Incremental, before: Edition | None, bases: Mapping[str, Base]) -> Mapping[str, float]:
-    """How often each table has changed that leaves read besides their files. Each change weighs less than the next."""
+    """Weights of the tables that leaves read besides their files: each change counts, later ones more."""
     changed = [] if before is None else _changed(before, bases, (one.delta.others for one in way.all()))
     if before is None or not changed:
         return {} if before is None else before.changes

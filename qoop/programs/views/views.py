@@ -442,7 +442,7 @@ def _in_words(way: Incremental) -> str:
 
 
 def _of_others(way: Incremental) -> list[str]:
-    """What a change of the other tables that partial groups are computed from leads to."""
+    """The effect of a change of the other tables that partial groups are computed from, in words."""
     below, lines = way.below, list[str]()
     if isinstance(below, Below):
         by = ", ".join(column.name for column in below.chosen.cut.columns) or "no column"

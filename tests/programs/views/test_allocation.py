@@ -9,7 +9,6 @@ from statistics import fmean
 import pytest
 
 from qoop.programs.views.allocation import (
-    POLICIES,
     Allocation,
     Configuration,
     Goals,
@@ -19,6 +18,7 @@ from qoop.programs.views.allocation import (
     max_min,
     max_sum,
 )
+from qoop.tpcds.views.simulate import POLICIES
 
 STEPS = 24
 

@@ -1,4 +1,4 @@
-"""Which joins of a view may be above its partial groups, by the number of groups.
+"""The joins of a view that may be above its partial groups, by the number of groups.
 
 Columns by which groups are made have at most as many values as their extremes allow, or as the table has rows with
 which an equality joins them. The values of a table that is joined below the groups are counted: it is small.
