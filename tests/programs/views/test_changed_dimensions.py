@@ -108,7 +108,7 @@ def status(session: qoop.Session, name: str = "v") -> ViewStatus:
 def test_a_changed_dimension_reads_no_file_of_the_fact(name: str, session: qoop.Session, world: World) -> None:
     draw, query = Random(name), JOINED[name]
     session.sql(f"CREATE MATERIALIZED VIEW v WITH (refresh_mode = 'incremental') AS {query}")
-    for step in range(10):
+    for step in range(5):
         change = draw.choice(["dim", "dim", "store", "add", "replace", "both"])
         if change in ("dim", "both"):
             world.dimension(draw)
