@@ -135,7 +135,10 @@ def _found(join: Join, name: str) -> _Parts | None:
     left, right = frozenset(join.left.columns), frozenset(join.right.columns)
     if not all(map(is_total, join.on)):
         return None
-    keys, bounds, of_left, of_right = [], [], [], []
+    keys: list[tuple[Column, Expr, Expr]] = []
+    bounds: list[_Bound | None] = []
+    of_left: list[Expr] = []
+    of_right: list[Expr] = []
     for predicate in join.on if join.mark is None else join.on[1:]:
         read = columns_of(predicate)
         if read <= left:

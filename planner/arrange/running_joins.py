@@ -85,7 +85,7 @@ def _running(
     bounds = [bound for predicate in on if (bound := bound_of(predicate, theirs)) is not None]
     if len(bounds) != 1:
         return None
-    pairs = []
+    pairs: list[tuple[Expr, Expr]] = []
     for predicate in on:
         if bound_of(predicate, theirs) is None:
             sides = tuple(_sides(predicate, theirs))
