@@ -26,6 +26,7 @@ import duckdb
 import pyarrow as pa
 
 _VECTOR = 2048  # rows that DuckDB reads at a time
+_CHANGED = "ENUM(", "TUPLE("
 NO_TYPES: Mapping[str, str] = MappingProxyType({})
 
 
@@ -62,20 +63,21 @@ def register(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -
 def scan(name: str, schema: pa.Schema, types: Mapping[str, str] = NO_TYPES) -> str | None:
     """A query over rows that were registered under a name, None where the name itself will do.
 
-    types: of the columns that Arrow has in another type, see :func:`enums`."""
+    types: of the columns that Arrow has in another type, see :func:`changed_types`."""
     kept = {field.name: _kept(field) for field in schema}
     kept |= {column: f'"{_quoted(column)}"::{type_}' for column, type_ in types.items() if column in kept}
     made = [f'{text} AS "{_quoted(column)}"' for column, text in kept.items() if text is not None]
     return f'SELECT * REPLACE ({", ".join(made)}) FROM "{_quoted(name)}"' if made else None
 
 
-def enums(columns: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The types of the columns that hold ENUMs: DuckDB reads the dictionaries of Arrow as VARCHAR.
+def changed_types(columns: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The types of the columns that Arrow has in another type: an ENUM comes back as VARCHAR, and a TUPLE, which DuckDB
+    2.0 has, as a STRUCT.
 
-    >>> enums([("e", "ENUM('a', 'b')[]"), ("v", "VARCHAR")])
+    >>> changed_types([("e", "ENUM('a', 'b')[]"), ("v", "VARCHAR")])
     {'e': "ENUM('a', 'b')[]"}
     """
-    return {column: type_ for column, type_ in columns if "ENUM(" in type_}
+    return {column: type_ for column, type_ in columns if any(changed in type_ for changed in _CHANGED)}
 
 
 def _kept(field: pa.Field) -> str | None:

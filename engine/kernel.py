@@ -322,7 +322,7 @@ class Kernel:
             if isinstance(found, str):
                 scans[item.name] = found
                 continue
-            types = _enums(spec, item)
+            types = _changed_types(spec, item)
             found = arrow_input.castable(found) if types else found
             name = f"{item.name}:rows"
             scan = arrow_input.scan(name, found.schema, types)
@@ -399,9 +399,11 @@ def _asks_for_statistics(text: str) -> bool:
     return _STATISTICS.search(text) is not None
 
 
-def _enums(spec: TaskSpec, item: TableInput | StageInput) -> Mapping[str, str]:
-    """The types of a table's columns with ENUMs."""
-    return arrow_input.enums(spec.tables[item.table].columns) if isinstance(item, TableInput) else arrow_input.NO_TYPES
+def _changed_types(spec: TaskSpec, item: TableInput | StageInput) -> Mapping[str, str]:
+    """The types of a table's columns that Arrow has in another type."""
+    if not isinstance(item, TableInput):
+        return arrow_input.NO_TYPES
+    return arrow_input.changed_types(spec.tables[item.table].columns)
 
 
 def _access(spec: TaskSpec) -> Sequence[Access] | None:

@@ -8,7 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from qoop.adaptive.replanning.greedy import LONG_SECONDS
-from qoop.catalog.arrow_input import enums
+from qoop.catalog.arrow_input import changed_types
 from qoop.catalog.errors import ExecutionError
 from qoop.catalog.table import Table, table_version
 from qoop.engine.history import Decided
@@ -78,7 +78,7 @@ class StepPlanning:
     def _answered(self, answer: Result) -> Table:
         """The table of an answer, with the types that DuckDB gave it."""
         table = self._tables.catalog.opened(self._former, answer.lossless())
-        types = enums(zip(answer.unique_columns, answer.types, strict=True))
+        types = changed_types(zip(answer.unique_columns, answer.types, strict=True))
         if not types:
             return table
         columns = tuple((name, types.get(name, type_)) for name, type_ in table.columns)
