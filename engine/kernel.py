@@ -264,6 +264,10 @@ class Kernel:
             self._running[1].regrant(resource_options(resources, spec.most))
             return True
 
+    def exceeds(self, resources: Resources) -> bool:
+        """False: it does not know what its task holds, and frees it by and by."""
+        return False
+
     def restart(self) -> None:
         """Open a new instance, after an error that made one refuse further work."""
         self.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
@@ -141,7 +142,7 @@ class AttemptRunner:
         self._report = report
         self._folder = folder
         self._work_watch = WorkWatch(report)
-        self._in_processes = False  # tasks run in child processes, also those of texts that are trusted
+        self._least_seconds = math.inf  # estimated, of the tasks with trusted texts that run in child processes
 
     @cached_property
     def processes(self) -> ProcessPool:
@@ -150,10 +151,14 @@ class AttemptRunner:
 
         return ProcessPool(lambda: self._memory_releaser.memory)
 
-    def isolate(self) -> None:
-        """Run all tasks that can in child processes from now on: the system ends these first where memory is short."""
-        self._in_processes = True
-        self.processes.warm()
+    def isolate(self, least_seconds: float = 0.0) -> None:
+        """Run tasks in child processes from now on, if they can: the system ends these first where memory is short.
+
+        least_seconds: estimated, of a task; with more than 0, the first processes are started by enough such work.
+        """
+        self._least_seconds = least_seconds
+        if not least_seconds:
+            self.processes.warm()
 
     def used_by_children(self) -> Used:
         """The use of the child processes; none if there are none."""
@@ -188,12 +193,16 @@ class AttemptRunner:
             return failed(spec, changed_table(spec) or error)
 
     def _is_isolated(self, spec: TaskSpec) -> bool:
-        """True for a task whose text is not trusted, and, if tasks run in processes, for those that can: functions of
-        Python are in this process, and so are the connections to stores."""
+        """True for a task whose text is not trusted, and, if tasks run in processes, for those that are long enough and
+        can: functions of Python are in this process, and so are the connections to stores."""
         if spec.stage.opaque == ISOLATED:
             return True
-        tables = [spec.tables[item.table] for item in spec.stage.table_inputs]
-        return self._in_processes and not spec.functions and not any(table.source.places().remote for table in tables)
+        seconds = spec.stage.estimate.task_seconds / max(1.0, spec.resources.cpu)
+        if seconds < self._least_seconds or spec.functions:
+            return False
+        if any(spec.tables[item.table].source.places().remote for item in spec.stage.table_inputs):
+            return False
+        return not self._least_seconds or (not spec.profiled and self.processes.pays(seconds))
 
     def _run(
         self, kernel: Kernel | IsolatedKernel, attempt: LocalAttempt, spec: TaskSpec, waited: float

@@ -370,7 +370,7 @@ class LocalBackend:
         alive = [one for one in list(self._attempts.values()) if not one.stop.is_set() and not one.extra]
         kept = shrunk_to_fit([(attempt.resources, bool(attempt.spec.most)) for attempt in alive], self._capacity)
         for attempt, resources in zip(alive, kept, strict=True):
-            if resources is None:
+            if resources is None or attempt.outgrows(resources):
                 self._evict(attempt)
             elif resources != attempt.resources:
                 attempt.resources = resources

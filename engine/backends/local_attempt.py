@@ -57,6 +57,12 @@ class LocalAttempt:
         if self.stop.is_set():
             raise Stopped
 
+    def outgrows(self, resources: Resources) -> bool:
+        """True if it is to have less memory, and its child process holds more, whose end frees that at once."""
+        with self.lock:
+            kernel = self.kernel
+        return kernel is not None and resources.memory < self.resources.memory and kernel.exceeds(resources)
+
     def regrant(self, resources: Resources) -> bool:
         """Have its kernel go on with these resources. False: its query has not begun yet, or has ended."""
         with self.lock:

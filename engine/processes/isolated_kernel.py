@@ -3,6 +3,7 @@ for sessions that are to live on where the system ends a process for want of mem
 
 from __future__ import annotations
 
+import queue
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
@@ -46,7 +47,7 @@ _numbers = count()
 
 
 class IsolatedKernel:
-    """Runs a task in a child process. It keeps its threads and memory to its end; `interrupt` kills the process.
+    """Runs a task in a child process; `interrupt` kills the process.
 
     folder: for what DuckDB spills, and for rows that this process has in memory; removed with its end.
     """
@@ -58,6 +59,9 @@ class IsolatedKernel:
         self._pool, self._folder = pool, folder
         self._process: ChildProcess | None = None  # that runs the task
         self._lock = threading.Lock()  # of the process: once the task has ended, it may run another
+        self._part: float | None = None  # of the query that is over, as last heard
+        self._part_requested = False  # and not yet answered
+        self._memory = 0.0  # bytes with which the task has begun
 
     def run(
         self,
@@ -83,6 +87,7 @@ class IsolatedKernel:
     def _run(self, spec: TaskSpec, read: Callable[[str], pa.Table], between: Callable[[], None], begin: Begin) -> Made:
         output: Output | None = None
         spec, limits = _limited(spec, between)
+        self._memory = spec.resources.memory
         with ExitStack() as stack:
             folder = stack.enter_context(_made(self._folder / f"task-{next(_numbers)}"))
 
@@ -110,8 +115,23 @@ class IsolatedKernel:
             shutil.rmtree(self._folder / str(process.id), ignore_errors=True)
 
     def part_over(self) -> float | None:
-        """None: the process does not say."""
-        return None
+        """As `Kernel.part_over`. The process answers later, so this is the part at the call before."""
+        if not self._part_requested:
+            self._part_requested = True
+            self._request(None, self._set_part)
+        return self._part
+
+    def _set_part(self, part: float | None) -> None:
+        self._part, self._part_requested = part, False
+
+    def _request(self, message: object, take: Callable[[Any], object]) -> None:
+        """Send a message to the task, if it runs."""
+        with self._lock:
+            process = self._process
+        if process is None:
+            take(None)
+        else:
+            process.request(message, take)
 
     def cpu_seconds(self) -> float | None:
         """Seconds that the call of the process has used; None: it has no process by now."""
@@ -128,9 +148,24 @@ class IsolatedKernel:
         with self._lock:
             self._process = process
 
+    def exceeds(self, resources: Resources) -> bool:
+        """True if its process has taken more memory than that."""
+        with self._lock:
+            return self._process is not None and self._process.taken() > resources.memory
+
     def regrant(self, spec: TaskSpec, resources: Resources) -> bool:
-        """Raises duckdb.Error: the resources of the process are fixed."""
-        raise duckdb.NotSupportedError("a task in a process of its own keeps its threads and memory")
+        """As `Kernel.regrant`."""
+        answers: queue.SimpleQueue[bool | str | None] = queue.SimpleQueue()
+        memory = int(resources.memory)
+        added = int(_BEYOND * max(0.0, memory - self._memory))
+        with self._lock:
+            if self._process is not None:
+                self._process.allow(added)
+        self._request((int(resources.cpu), memory, added), answers.put)
+        answer = answers.get()
+        if isinstance(answer, str):
+            raise duckdb.Error(answer)
+        return answer is True
 
 
 def _limited(spec: TaskSpec, check: Callable[[], object]) -> tuple[TaskSpec, Limits]:

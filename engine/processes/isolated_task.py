@@ -92,7 +92,7 @@ class IsolatedTable:
 class IsolatedTask:
     """A task of one text. row_bytes: of the output, as estimated. spill: a folder. outputs: of other stages, each with
     its name in the text and a file of Arrow. columns, layout: of the output. opaque, whole, join_filters: as in
-    `Stage`.
+    `Stage`. most: as in `TaskSpec`.
     """
 
     text: str
@@ -108,6 +108,7 @@ class IsolatedTask:
     opaque: str | None = None
     whole: bool = False
     join_filters: bool = True
+    most: int = 0
 
     @classmethod
     def of(cls, spec: TaskSpec, folder: Path, spill: Path, read: Callable[[str], pa.Table]) -> IsolatedTask:
@@ -124,7 +125,7 @@ class IsolatedTask:
         row_bytes = stage.estimate.bytes / max(1.0, stage.estimate.rows)
         return cls(
             stage.sql, spec.settings, spec.resources, row_bytes, spec.locked, str(spill), tables, outputs,
-            stage.columns, stage.layout, stage.opaque, stage.whole, stage.join_filters,
+            stage.columns, stage.layout, stage.opaque, stage.whole, stage.join_filters, spec.most,
         )  # fmt: skip
 
     def as_spec(self) -> TaskSpec:
@@ -143,7 +144,7 @@ class IsolatedTask:
             AttemptId(TaskId("", stage.id, 0), 0), stage, checkpoint_key(stage, 0),
             tuple(ResolvedInput(name, ()) for name, _ in self.outputs),
             {table.name: table.as_table() for table in self.tables}, self.resources, self.settings,
-            locked=self.locked,
+            locked=self.locked, most=self.most,
         )  # fmt: skip
 
     def written(self) -> Any:

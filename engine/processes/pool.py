@@ -15,6 +15,7 @@ from qoop.engine.processes.process import ChildProcess
 _WARM = 2  # processes that wait
 _SMALL = 32 << 20  # bytes up to which a call does not give way: little would come free
 _OF_PROCESS = 8 << 20  # bytes that a process without work has, besides those that it shares with its nursery
+_WORTH_A_START = 15.0  # seconds of work; to start the first process takes half a second of a CPU
 _OF_MODULES = 256 << 20  # bytes that this process has before it has worked, if it is a server and nothing else
 
 
@@ -35,6 +36,7 @@ class ProcessPool:
         self._busy: set[ChildProcess] = set()
         self._closed = False
         self._ended_seconds = 0.0  # of the CPUs, that processes have used which ended
+        self._expected = 0.0  # seconds of work that would have run in processes
 
     def used(self) -> Used:
         """The use of all its processes."""
@@ -54,6 +56,12 @@ class ProcessPool:
         with self._lock:
             while not self._closed and len(self._idle) < _WARM:
                 self._idle.append(self._forked())
+
+    def pays(self, seconds: float) -> bool:
+        """True if work of so many seconds is to run in a process: there are some, or so much such work has come that
+        the start of the first ones is a small part of it."""
+        self._expected += seconds
+        return bool(self._nurseries) or self._expected >= _WORTH_A_START
 
     @contextlib.contextmanager
     def process(self) -> Iterator[ChildProcess]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import os
@@ -42,7 +43,8 @@ class Limits(NamedTuple):
 
 
 class ChildProcess:
-    """One child process. Only `interrupt` and `used_seconds` may be used from another thread than the rest.
+    """One child process. Only `interrupt`, `taken`, `used_seconds`, `request` and `allow` may be used from other threads
+    than the rest.
 
     id: of the process; 0 until its first call. known: what its caller has sent it before, and it still has. size: bytes
     that its call has taken, as last read. check_all: raises OutOfMemory for a call that has to give way.
@@ -66,6 +68,11 @@ class ChildProcess:
         self.known: object = None
         self._ended_well = True
         self._interrupted = False
+        self._requesting = threading.Lock()  # of what follows
+        self._calling = False  # the call has been sent, and has not ended
+        self._numbers = itertools.count(1)
+        self._requests: dict[int, Callable[[Any], object]] = {}  # what takes the answer, by number of the message
+        self._added = 0  # bytes that the call may take on top of its limits
 
     @property
     def fit(self) -> bool:
@@ -91,13 +98,18 @@ class ChildProcess:
         After all but the first it is killed, and so it is after a call that was not urgent to its end.
         """
         self._ended_well = False
+        self._added = 0
         try:
             self._begin(limits)
             self._seconds_before = self.cpu_seconds()
             request = json.dumps((function.__module__, function.__name__, arguments, limits.memory)).encode()
-            self._send(len(request).to_bytes(8) + request, limits)
+            self._send(HEADER.pack(b"C", len(request)) + request, limits)
+            self._calling = True
             while True:
                 kind, data = self._frame(limits)
+                if kind == b"A":
+                    self._answered(*json.loads(data))
+                    continue
                 if kind == b"R":
                     self._ended_well = self._is_small()
                     return json.loads(data)
@@ -107,8 +119,39 @@ class ChildProcess:
                     raise _error(described)
                 receive(data)
         finally:
+            self._end_requests()
             if not self.fit:
                 self.kill()
+
+    def request(self, message: object, take: Callable[[Any], object]) -> None:
+        """Send a message to the call that runs. take: gets the result of its listener, a value of JSON, in the thread
+        of the call; None if it has no listener, or does not run."""
+        with self._requesting:
+            number = next(self._numbers)
+            frame = json.dumps((number, message)).encode()
+            if self._calling:
+                with contextlib.suppress(OSError):  # it has ended, which ends the call
+                    self._socket.sendall(HEADER.pack(b"M", len(frame)) + frame)
+                self._requests[number] = take
+                return
+        take(None)
+
+    def allow(self, memory: int) -> None:
+        """Let the call that runs have so many bytes on top of its limit."""
+        self._added = memory
+
+    def _answered(self, number: int, result: Any) -> None:
+        with self._requesting:
+            take = self._requests.pop(number, None)
+        if take is not None:
+            take(result)
+
+    def _end_requests(self) -> None:
+        with self._requesting:
+            self._calling = False
+            waiting, self._requests = list(self._requests.values()), {}
+        for take in waiting:
+            take(None)
 
     def is_alive(self) -> bool:
         """False once it, or its nursery, is known to have ended."""
@@ -127,6 +170,10 @@ class ChildProcess:
                 words = file.read().rpartition(")")[2].split()
                 self._seconds = (int(words[11]) + int(words[12])) / _TICKS
         return self._seconds
+
+    def taken(self) -> int:
+        """Bytes that its call has taken so far."""
+        return max(0, anonymous_memory(self.id) - self._base) if self.id else 0
 
     def interrupt(self) -> None:
         """Kill the process if it has begun, so that its call raises ProcessEnded. It allocates next to nothing: above
@@ -197,9 +244,9 @@ class ChildProcess:
 
     def _check(self, limits: Limits) -> None:
         limits.check()
-        self.size = max(0, anonymous_memory(self.id) - self._base)
-        if self.size > limits.memory + _SLACK:
-            raise OutOfMemory(f"the query needs more than {limits.memory / 1e6:,.0f} MB")
+        self.size = self.taken()
+        if self.size > limits.memory + self._added + _SLACK:
+            raise OutOfMemory(f"the query needs more than {(limits.memory + self._added) / 1e6:,.0f} MB")
         if limits.gives_way:
             self._check_all(self)
         if self._urgent and self.cpu_seconds() - self._seconds_before > limits.urgent:

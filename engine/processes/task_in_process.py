@@ -6,22 +6,30 @@ import math
 import os
 import shutil
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 
 from qoop.catalog.errors import OutOfMemory
+from qoop.engine.backends.release_memory import MemoryReleaser
 from qoop.engine.kernel import Kernel
+from qoop.engine.memory import anonymous_memory
 from qoop.engine.processes.child import PARTITION, Reply
 from qoop.engine.processes.isolated_task import read_rows, read_task
 from qoop.engine.storage.growing import Made
-from qoop.planner.plan import ISOLATED
+from qoop.engine.task import TaskSpec
+from qoop.planner.plan import ISOLATED, Resources
 
 _PIECE = 8 << 20  # bytes of a frame; the parent holds one at a time, outside of all limits
 _MOST = 32 << 20  # bytes of a row
 
+_FREE = 16 << 20  # bytes on top of those before the first task, from which on what is free goes back to the system
+
 _kernels: list[Kernel] = []
+_releasers: list[MemoryReleaser] = []
 
 
 _versions: dict[str, str] = {}  # of the tables that the kernel has read
@@ -35,15 +43,32 @@ def run_task(reply: Reply, task: Any) -> None:
         spill = Path(found.spill) / str(os.getpid())
         shutil.rmtree(spill, ignore_errors=True)  # of a kernel that could not be opened, or of a process of this number
         spill.mkdir()
+        _releasers.append(MemoryReleaser(anonymous_memory() + _FREE))
         _kernels.append(Kernel(spill / "kernel"))
     versions = {table.table: table.version for table in found.tables}
     if any(_versions.get(name, version) != version for name, version in versions.items()):
         _kernels[0].restart()  # DuckDB may have kept the footer of a file that has changed since
     _versions.update(versions)
     files, most = dict(found.outputs), _MOST if found.opaque == ISOLATED else math.inf
-    _kernels[0].run(
-        found.as_spec(), lambda name: read_rows(files[name]), begin=lambda schema, _: _Sent(reply, schema, most)
-    )
+    spec = found.as_spec()
+    with reply.answers(partial(_answer, reply, _kernels[0], spec)):
+        _kernels[0].run(spec, lambda name: read_rows(files[name]), begin=lambda schema, _: _Sent(reply, schema, most))
+    _releasers[0].release(1.0)  # so that the process is small enough for another call
+
+
+def _answer(reply: Reply, kernel: Kernel, spec: TaskSpec, message: Any) -> Any:
+    """The answer to a message about the task that runs: how far it is, or whether it has other resources now.
+
+    message: None, or the slots, the bytes of memory, and the bytes on top of its limit that this process may have.
+    """
+    if message is None:
+        return kernel.part_over()
+    slots, memory, added = message
+    reply.allow(added)
+    try:
+        return kernel.regrant(spec, Resources(cpu=slots, memory=memory))
+    except duckdb.Error as error:
+        return str(error)
 
 
 class _Sent:

@@ -25,7 +25,7 @@ from qoop.query.options import IN_FILES, OPTIONS, SCHEDULERS, SessionOption
 
 Persist = Literal["learned", "all", "worthwhile"]
 Full = Literal["warn", "error"]
-Isolation = Literal["thread", "process"]
+Isolation = Literal["auto", "thread", "process"]
 Statistics = Literal["pilot", "footers", "full"]
 PolicyName = Literal["greedy", "cheapest"]
 
@@ -104,7 +104,7 @@ class Config:
     requested: frozenset[str] = frozenset()
     locked: bool = False
     copy_to: tuple[Path, ...] = ()
-    isolation: Isolation = "thread"
+    isolation: Isolation = "auto"
 
 
 def configure(*, environment: Mapping[str, str] | None = None, **arguments: Any) -> Config:

@@ -315,8 +315,9 @@ OPTIONS = (
     ),
     SessionOption(
         "isolation",
-        '"thread": tasks run in threads of the process; "process": in child processes, which the system ends first',
-        one_of("thread", "process"), lambda: "thread",
+        '"thread": tasks run in threads of the process; "process": in child processes, which the system ends first; '
+        '"auto": in threads, but long ones in child processes where a control group limits memory',
+        one_of("auto", "thread", "process"), lambda: "auto",
     ),
     SessionOption(
         "guard", '"meet": outputs are digested where two meet; "always": all are', always, lambda: False,
@@ -399,7 +400,9 @@ class ConnectOptions(TypedDict, total=False):
         docs/stores.md). True by default; a folder of this machine never does.
     isolation: "process": tasks run in child processes. Where a control group is short of memory, the system ends these
         first; their tasks run again, and the session lives on. Functions of Python, and tables in stores, stay in this
-        process. "thread" by default, which is faster where tasks are short. Linux only.
+        process. Linux only. "thread": tasks run in threads, which is faster where they are short. "auto", the default:
+        where a control group limits the memory, tasks of a second and more run in child processes, once 15 seconds of
+        such work have come; all others in threads.
     checkpoint_full: the reaction if that folder, or its disk, has no space for an output. "warn", the default, warns
         once for each query; it continues, but starts again if it is killed. "error" fails the query.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import field
@@ -14,6 +15,7 @@ from qoop.adaptive.cluster.options import ClusterOptions
 from qoop.adaptive.cluster.planner_thread import PlannerThread
 from qoop.adaptive.cluster.sizing import Sizing
 from qoop.adaptive.monitor.available import Size, whole_machine
+from qoop.adaptive.monitor.cgroup import has_limited_memory
 from qoop.catalog.paths import cache_directory
 from qoop.catalog.user_key import chosen_key
 from qoop.catalog.value import value
@@ -45,6 +47,9 @@ VIEWS = "views"
 
 _VIEWS_WEIGHT = 0.5
 """Its weight, unless the option `tenants` has another: people's queries have that of 1."""
+
+LONG_SECONDS = 1.0
+"""Seconds that a task should take to run in a child process by default; a process costs it some 50 ms."""
 
 BACKGROUND_NICE = 10
 """Of two cores that run tasks, a thread of that priority gets a tenth of one."""
@@ -174,6 +179,8 @@ def _backend(config: Config, share: RayShare | None) -> LastingBackend:
         backend = LocalBackend(config.slots, config.memory, config.spill, _retention(config))
         if config.isolation == "process":
             backend.isolate()
+        elif config.isolation == "auto" and sys.platform == "linux" and has_limited_memory():
+            backend.isolate(LONG_SECONDS)
         return backend
     from qoop.engine.backends.ray.backend import RayBackend
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -34,6 +35,7 @@ from qoop.planner.plan import Resources, Stage
 MEMORY = 1_000_000_000
 ROWS = 60_000_000
 NUMBERS = count(1)
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="children are limited on Linux alone")
 LONG = Stage(
     "whole", f"SELECT count(DISTINCT range % 1000)::BIGINT AS n FROM range({ROWS})", (), (("n", "BIGINT"),), 1, "whole"
 )
@@ -47,9 +49,11 @@ def elastic(cpu: float = 1, most: int = 2, memory: float = 200e6, locked: bool =
     return TaskSpec(attempt, stage, key, (), {}, Resources(cpu, memory), most=most, locked=locked)
 
 
-@pytest.fixture
-def backend(tmp_path: Path) -> Iterator[LocalBackend]:
+@pytest.fixture(params=["thread", pytest.param("process", marks=linux_only)])
+def backend(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[LocalBackend]:
     backend = LocalBackend(2, MEMORY, spill_dir=tmp_path)
+    if request.param == "process":
+        backend.isolate()
     yield backend
     backend.close()
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import queue
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,7 @@ from qoop.engine.processes.process import Limits
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are limited on Linux alone")
 ROOMY = Limits(256 << 20)
+RISE = 600 << 20  # bytes
 
 
 def doubled(reply: Reply, number: int) -> int:
@@ -61,7 +64,7 @@ def holds(reply: Reply, size: int) -> None:
 
 
 def niceness(reply: Reply, most: float) -> list[int]:
-    """Of two threads, once both have changed. most: seconds that this may take."""
+    """Of all threads, once all have changed. most: seconds that this may take."""
     other, ended = threading.Event(), time.monotonic() + most
     thread = threading.Thread(target=other.wait)
     thread.start()
@@ -72,6 +75,33 @@ def niceness(reply: Reply, most: float) -> list[int]:
             other.set()
             thread.join()
             return found
+
+
+def listens(reply: Reply) -> list[int]:
+    """The messages that came, until one is 0."""
+    seen: list[int] = []
+    ended = threading.Event()
+
+    def answer(message: int) -> int:
+        seen.append(message)
+        if not message:
+            ended.set()
+        return 2 * message
+
+    with reply.answers(answer):
+        ended.wait()
+    return seen
+
+
+def has_more(reply: Reply, added: int) -> int:
+    """Allocates more than its limit allows at first."""
+    held = b"1" * 10
+    with suppress(MemoryError):
+        held = b"1" * added
+    assert len(held) == 10, "the limit does not hold"
+    reply.send(b"more")
+    reply.allow(added)
+    return len(b"1" * added)
 
 
 def preference(reply: Reply) -> str:
@@ -248,13 +278,59 @@ def test_the_system_takes_children_first_where_memory_is_short(pool: ProcessPool
         assert int(process.call(preference, [], ROOMY)) == 1000
 
 
+def test_a_call_answers_messages_while_it_runs(pool: ProcessPool) -> None:
+    answers: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+    with pool.process() as process:
+        process.request(5, answers.put)
+        assert answers.get(timeout=0) is None, "no call runs"
+        seen: list[list[int]] = []
+        thread = threading.Thread(target=lambda: seen.append(process.call(listens, [], ROOMY)))
+        thread.start()
+
+        def doubled_message() -> int | None:
+            process.request(3, answers.put)
+            return answers.get()
+
+        assert until(doubled_message) == 6
+        process.request(0, answers.put)
+        thread.join()
+        assert answers.get() == 0 and set(seen[0]) == {0, 3}
+        process.request(5, answers.put)
+        assert answers.get(timeout=0) is None, "the call has ended"
+        assert process.call(doubled, [4], ROOMY) == 8
+
+
+def test_nothing_waits_for_the_answer_of_a_call_that_is_killed(pool: ProcessPool) -> None:
+    answers: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+    with pool.process() as process:
+
+        def ends() -> None:
+            with pytest.raises(ProcessEnded):
+                process.call(sleeps, [], ROOMY)
+
+        thread = threading.Thread(target=ends)
+        thread.start()
+        until(lambda: process.id)
+        for _ in range(3):
+            process.request(1, answers.put)
+        process.interrupt()
+        thread.join()
+        assert [answers.get() for _ in range(3)] == [None] * 3
+
+
+def test_the_limit_of_a_call_rises_while_it_runs(pool: ProcessPool) -> None:
+    with pool.process() as process:
+        limits = Limits(64 << 20)
+        assert process.call(has_more, [RISE], limits, lambda _: process.allow(RISE)) == RISE
+
+
 def test_a_call_that_computes_for_long_lets_others_go_first(pool: ProcessPool) -> None:
     before = os.getpriority(os.PRIO_PROCESS, 0)
     with pool.process() as process:
-        assert process.call(niceness, [0.0], Limits(ROOMY.memory, urgent=0.05)) == [before] * 2
+        assert process.call(niceness, [0.0], Limits(ROOMY.memory, urgent=0.05)) == [before] * 3
         assert process.fit
         seen = process.call(niceness, [60.0], Limits(ROOMY.memory, urgent=0.05))
-        assert seen == [min(19, before + 10)] * 2, "all its threads"
+        assert seen == [min(19, before + 10)] * 3, "all its threads"
         assert not process.fit, "the priority of a process cannot be raised again"
 
 

@@ -17,6 +17,9 @@ from waits import until
 import qoop
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.backends.local_attempt import LocalAttempt
+from qoop.engine.history import Regranted, Started
+from qoop.engine.processes import pool
+from qoop.session import parts
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are limited on Linux alone")
 
@@ -122,8 +125,30 @@ def test_a_process_that_crashes_fails_the_query_alone(session: qoop.Session) -> 
     assert session.sql(TEXTS[2]).fetchall() == [(ROWS,)]
 
 
+@pytest.mark.parametrize("limited", [False, True])
+def test_long_tasks_run_in_processes_by_default_where_memory_is_limited(
+    limited: bool, facts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "has_limited_memory", lambda: limited)
+    monkeypatch.setattr(pool, "_WORTH_A_START", 1.0)
+    with qoop.connect(facts, slots=2, memory="1GB") as session:
+        assert isinstance(session.backend, LocalBackend)
+        assert session.sql("SELECT count(*) FROM facts").fetchall() == [(ROWS,)]
+        assert session.backend.used_by_children().memory == 0
+        job = session.submit("SELECT sum(hash(range, range + 1) % 7) > 0 AS s FROM range(3000000000)")
+        if limited:
+            assert until(lambda: processes(session))
+            until(lambda: job.history() and session.backend.used_by_children().seconds > 0.3)
+            session.resize(slots=1)
+            until(lambda: any(isinstance(record, Regranted) for record in job.history()))
+        else:
+            until(lambda: any(isinstance(record, Started) for record in job.history()))
+            assert session.backend.used_by_children().memory == 0
+        job.cancel()
+
+
 def test_isolation_is_refused_where_there_are_no_child_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(qoop.ConfigError, match="isolation must be one of thread, process, not 'container'"):
+    with pytest.raises(qoop.ConfigError, match="isolation must be one of auto, thread, process, not 'container'"):
         qoop.connect(isolation="container")
     with pytest.raises(qoop.ConfigError, match="needs child processes: Linux, and no Ray"):
         qoop.connect(isolation="process", ray="auto")

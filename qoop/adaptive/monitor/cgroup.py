@@ -132,6 +132,11 @@ def is_limited() -> bool:
     return any(group.cpus() < (os.cpu_count() or 1) or group.memory() < physical_memory() for group in groups())
 
 
+def has_limited_memory() -> bool:
+    """True if a control group allows this process less memory than the machine has."""
+    return any(group.memory() < physical_memory() for group in groups())
+
+
 def physical_memory() -> int:
     """Bytes of memory of this machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -215,6 +215,25 @@ with qoop.connect(slots=1, memory="1GB", isolation="process", watch_machine=watc
 """
 
 
+_BY_DEFAULT = """
+import sys
+import qoop
+from qoop.engine.processes import pool
+from qoop.session import parts
+pool._WORTH_A_START, parts.LONG_SECONDS = 0.0, 0.2
+text = "SELECT count(n) AS n FROM (SELECT row_number() OVER (ORDER BY hash(i)) AS n FROM range(4000000) r(i))"
+with qoop.connect(slots=1) as session:
+    print(session.sql("SELECT 1 AS short").fetchall(), session.backend.used_by_children().memory, flush=True)
+    for line in sys.stdin:
+        job = session.submit(text)
+        while not job.wait(0.005) and session.backend.used_by_children().memory < 150_000_000:
+            pass
+        print("running", flush=True)
+        rows = job.result().fetchall()
+        print(rows, sum("was killed" in str(one) or "were taken away" in str(one) for one in job.history()), flush=True)
+"""
+
+
 @pytest.fixture
 def real_group() -> Iterator[ControlGroup]:
     """A real group of 2 GB and one and a half CPUs."""
@@ -329,4 +348,21 @@ def test_kills_of_the_kernel_cost_a_session_of_processes_one_task(real_group: Co
         real_group.limit_memory(2 * GB)
         rows, killed = process.stdout.readline().rsplit(maxsplit=1)
         assert rows == "[(2000000,)]" and int(killed) >= 1
+    assert process.returncode == 0
+
+
+def test_a_limit_below_the_memory_in_use_costs_a_session_one_long_task_by_default(real_group: ControlGroup) -> None:
+    if real_group.first_version:
+        pytest.skip("version 1 refuses such a limit")
+    with begun(real_group, _BY_DEFAULT) as process:
+        assert process.stdin is not None and process.stdout is not None
+        assert process.stdout.readline() == "[(1,)] 0\n", "a short task needs no process"
+        for _ in range(2):
+            print("again", file=process.stdin, flush=True)
+            assert process.stdout.readline() == "running\n"
+            real_group.limit_memory(int(real_group.memory_in_use()) - 50_000_000)
+            real_group.limit_memory(2 * GB)
+            rows, ends = process.stdout.readline().rsplit(maxsplit=1)
+            assert rows == "[(4000000,)]" and int(ends) >= 1
+        process.stdin.close()
     assert process.returncode == 0
