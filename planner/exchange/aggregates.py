@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import ceil
 
-from qoop.planner.algebra.expr import Column
+from qoop.planner.algebra.expr import Column, columns_of_all
 from qoop.planner.algebra.grouping_sets import SplitSets
-from qoop.planner.algebra.relation import Aggregate, SetOp
+from qoop.planner.algebra.relation import Aggregate, Join, SetOp
+from qoop.planner.algebra.traversal import narrowed
 from qoop.planner.algebra.two_phase import TwoPhase, two_phase
 from qoop.planner.estimate.clustering import DividedRows
 from qoop.planner.estimate.selectivity import sampled
@@ -41,6 +42,7 @@ class Aggregates:
         phases = two_phase(node)
         if phases is not None and self._reduces(phases, child):
             return self._in_two_phases(phases, child)
+        child = _as_read(node, child)
         if self._fragments.worth_hashing(node, child, keys):
             return self._fragments.stack(node, self._fragments.hashed(child, self._hash_keys(node, child)))
         split = self._sets_apart(node, child, self._costs.work(node))
@@ -160,3 +162,16 @@ class Aggregates:
         entering = max(1.0, self._costs.rows(split.coarse.groups.input))
         seconds = self._costs.work(split.coarse.groups) * below.rows / entering
         return below.under(split.coarse.rows, split.coarse_of, self._costs.rows(split.coarse.groups), seconds)
+
+
+def _as_read(node: Aggregate, child: Placed) -> Placed:
+    """The rows that an aggregate reads as its stage should have them: a join puts out the keys of joins below it, which
+    nothing above reads."""
+    read = columns_of_all(expr for aggregation in node.aggregations for expr in aggregation.exprs).union(node.keys)
+    columns = child.meaning.columns
+    kept = tuple(column for column in columns if column in read) or columns[:1]
+    if child.partial or not isinstance(child.meaning, Join) or kept == columns:
+        return child
+    return child.under(
+        narrowed(child.meaning, kept), lambda below: narrowed(below, kept), child.rows, 0.0, per_task=child.per_task
+    )

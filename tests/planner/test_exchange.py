@@ -102,6 +102,21 @@ def test_variances_are_computed_whole_from_all_rows_of_a_group(world: World) -> 
     assert "stddev" not in plan.stages[0].sql.lower()
 
 
+@pytest.mark.parametrize(
+    ("query", "columns"),
+    [
+        ("select category, stddev_samp(price) from sales join item on item = iid group by category", 2),
+        ("select category, customer, median(price) from sales join item on item = iid group by all", 3),
+        ("select count(distinct channel) from sales join item on item = iid", 1),
+        ("select median(1) from sales join item on item = iid", 1),
+        ("select channel, median(amount) from sales full join back on customer = bcustomer group by channel", 2),
+    ],
+)
+def test_a_join_puts_out_what_the_aggregate_above_reads_and_no_keys(world: World, query: str, columns: int) -> None:
+    plan = world.plan(query, Thresholds(single_seconds=0.0, spread_seconds=0.0))
+    assert plan.root.stage_inputs and [len(stage.columns) for stage in producers(plan, plan.root)] == [columns]
+
+
 def test_grouping_sets_are_applied_to_partial_groups(world: World) -> None:
     plan = world.plan("select item, channel, sum(price) from sales group by rollup (item, channel)")
     assert "GROUPING SETS" not in plan.stages[0].sql

@@ -55,6 +55,11 @@ QUERIES = [
     "select i from facts, (select avg(v) as m from facts where flag) q where v > m",
     "select n, i, ra from facts join dims on a = k join returns on i = ri where m < 3",
     # aggregates
+    "select n, m, stddev_samp(v) as d, max(i) as e from facts join dims on a = k join returns on i = ri group by all",
+    "select n, s, sum(rv) as t, median(v) as e from facts join dims on a = k left join returns on i = ri "
+    "group by grouping sets ((n, s), (n), (s), ())",
+    "select count(distinct n), median(1) from facts join dims on a = k",
+    "select median(a) as e, count(*) as c from facts full join returns on b = rb",
     "select sum(v), avg(v), min(s), max(day), count(*), count(b), bool_or(flag), avg(i), avg(x), sum(x) from facts",
     "select sum(v), avg(v), count(*), count(v), min(i) from facts where i < 0",
     "select a, sum(v) as t, avg(v) as m, count(b) as c, max(x) as x from facts group by a",
