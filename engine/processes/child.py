@@ -91,7 +91,7 @@ class Reply:
 def serve(connection: socket.socket) -> None:
     """Run calls until the parent closes the connection."""
     calls: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-    with connection.makefile("wb") as output, contextlib.suppress(OSError):  # the parent is gone
+    with contextlib.suppress(OSError), connection.makefile("wb") as output:  # the parent is gone
         reply = Reply(output)
         reader = threading.Thread(target=_read, args=(connection.makefile("rb"), reply, calls), daemon=True)
         reader.start()

@@ -43,8 +43,8 @@ class Limits(NamedTuple):
 
 
 class ChildProcess:
-    """One child process. Only `interrupt`, `taken`, `used_seconds`, `request` and `allow` may be used from other threads
-    than the rest.
+    """One child process. Only `interrupt`, `taken`, `used_seconds`, `request` and `allow` may be used from other
+    threads than the rest.
 
     id: of the process; 0 until its first call. known: what its caller has sent it before, and it still has. size: bytes
     that its call has taken, as last read. check_all: raises OutOfMemory for a call that has to give way.
