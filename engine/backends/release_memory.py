@@ -16,22 +16,15 @@ Not always, since getting memory again costs page faults: that added 10 to 40 % 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from contextlib import AbstractContextManager
-from functools import cache
 
-import duckdb
-import pyarrow as pa
-
-from qoop.catalog.opening import open_duckdb
 from qoop.engine.backends.while_working import WhileWorking
-from qoop.engine.memory import anonymous_memory
+from qoop.engine.memory import FreedMemory, anonymous_memory
 
 _PAUSE, _LONGEST = 0.02, 0.2  # seconds between looks while there is work: longer where much more may come
 _FASTEST = 4e9  # bytes a second that a process takes at most
 _CROWDED = 0.8  # of the memory: above it, what is free goes back in the midst of work
 _GROWTH = 0.05  # of the memory, that must have come since the last time
-_LIMIT = "SET memory_limit = '16MB'"
 
 
 class MemoryReleaser:
@@ -43,9 +36,8 @@ class MemoryReleaser:
     def __init__(self, memory: int) -> None:
         self.memory = memory
         self._after = 0  # anonymous memory after it was last given back
-        self._closed = False
         self._giving = threading.Lock()
-        self._instance: duckdb.DuckDBPyConnection | None = None
+        self._freed = FreedMemory()
         self._thread = WhileWorking(self._check, "qoop-release", first=_PAUSE)
 
     def watched(self) -> AbstractContextManager[None]:
@@ -61,40 +53,17 @@ class MemoryReleaser:
         held = anonymous_memory()
         if held > threshold:
             with self._giving:
-                self._give_back()
+                self._freed.give_back()
                 held = self._after = anonymous_memory()
         return held
 
     def close(self) -> None:
         """Look no more."""
-        self._closed = True
         self._thread.close()
         with self._giving:
-            if self._instance is not None:
-                self._instance.close()
-                self._instance = None
+            self._freed.close()
 
     def _check(self) -> float:
         """Returns the seconds until the next look."""
         spare = _CROWDED * self.memory - self.release(_CROWDED, _GROWTH)
         return min(_LONGEST, max(_PAUSE, spare / _FASTEST))
-
-    def _give_back(self) -> None:
-        pa.default_memory_pool().release_unused()
-        if self._instance is None and not self._closed:
-            self._instance = open_duckdb(files=False, threads=1)
-        if self._instance is not None:
-            self._instance.execute(_LIMIT)
-        malloc_trim = _malloc_trim()
-        if malloc_trim is not None:
-            malloc_trim(0)
-
-
-@cache
-def _malloc_trim() -> Callable[[int], int] | None:
-    import ctypes
-
-    try:
-        return ctypes.CDLL(None).malloc_trim  # glibc only
-    except (AttributeError, OSError, TypeError):
-        return None

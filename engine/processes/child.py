@@ -74,7 +74,7 @@ class Reply:
         self.frame(b"A", json.dumps((number, result)).encode())
 
     def allow(self, memory: int) -> None:
-        """Let the call have so many bytes on top of its limit."""
+        """Let the call have this number of bytes on top of its limit."""
         limit_data(self.limit + memory)
 
     @contextlib.contextmanager

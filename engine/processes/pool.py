@@ -58,7 +58,7 @@ class ProcessPool:
                 self._idle.append(self._forked())
 
     def pays(self, seconds: float) -> bool:
-        """True if work of so many seconds is to run in a process: there are some, or so much such work has come that
+        """True if work of that many seconds is to run in a process: there are some, or enough such work has come that
         the start of the first ones is a small part of it."""
         self._expected += seconds
         return bool(self._nurseries) or self._expected >= _WORTH_A_START

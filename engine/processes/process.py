@@ -137,7 +137,7 @@ class ChildProcess:
         take(None)
 
     def allow(self, memory: int) -> None:
-        """Let the call that runs have so many bytes on top of its limit."""
+        """Let the call that runs have this number of bytes on top of its limit."""
         self._added = memory
 
     def _answered(self, number: int, result: Any) -> None:

@@ -14,9 +14,8 @@ import duckdb
 import pyarrow as pa
 
 from qoop.catalog.errors import OutOfMemory
-from qoop.engine.backends.release_memory import MemoryReleaser
 from qoop.engine.kernel import Kernel
-from qoop.engine.memory import anonymous_memory
+from qoop.engine.memory import FreedMemory, anonymous_memory
 from qoop.engine.processes.child import PARTITION, Reply
 from qoop.engine.processes.isolated_task import read_rows, read_task
 from qoop.engine.storage.growing import Made
@@ -29,7 +28,8 @@ _MOST = 32 << 20  # bytes of a row
 _FREE = 16 << 20  # bytes on top of those before the first task, from which on what is free goes back to the system
 
 _kernels: list[Kernel] = []
-_releasers: list[MemoryReleaser] = []
+_freed = FreedMemory()
+_before: list[int] = []  # bytes that this process had before the first task
 
 
 _versions: dict[str, str] = {}  # of the tables that the kernel has read
@@ -43,7 +43,7 @@ def run_task(reply: Reply, task: Any) -> None:
         spill = Path(found.spill) / str(os.getpid())
         shutil.rmtree(spill, ignore_errors=True)  # of a kernel that could not be opened, or of a process of this number
         spill.mkdir()
-        _releasers.append(MemoryReleaser(anonymous_memory() + _FREE))
+        _before.append(anonymous_memory())
         _kernels.append(Kernel(spill / "kernel"))
     versions = {table.table: table.version for table in found.tables}
     if any(_versions.get(name, version) != version for name, version in versions.items()):
@@ -53,7 +53,8 @@ def run_task(reply: Reply, task: Any) -> None:
     spec = found.as_spec()
     with reply.answers(partial(_answer, reply, _kernels[0], spec)):
         _kernels[0].run(spec, lambda name: read_rows(files[name]), begin=lambda schema, _: _Sent(reply, schema, most))
-    _releasers[0].release(1.0)  # so that the process is small enough for another call
+    if anonymous_memory() > _before[0] + _FREE:
+        _freed.give_back()  # so that the process is small enough for another call
 
 
 def _answer(reply: Reply, kernel: Kernel, spec: TaskSpec, message: Any) -> Any:
