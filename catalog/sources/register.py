@@ -55,13 +55,17 @@ def reread(probe: Probe, table: Table) -> Table | None:
 
 def _listed(table: Table) -> list[str] | None:
     """The files in the folder of a table; None where its files are found in another way."""
-    from qoop.catalog.sources.text import TextSource
-
     source, origin = table.source, table.origin
-    if origin is None or not isinstance(source, ParquetSource | TextSource):
+    if origin is None:
         return None
-    if isinstance(source, ParquetSource) and (source.log or source.is_remote):
-        return None
+    if isinstance(source, ParquetSource):
+        if source.log or source.is_remote:
+            return None
+    else:
+        from qoop.catalog.sources.text import TextSource
+
+        if not isinstance(source, TextSource):
+            return None
     is_one_file = len(source.files) == 1 and source.files[0].file.path == origin.place
     return None if is_one_file else _paths(origin)
 

@@ -279,6 +279,10 @@ class EarlierRuns:
         run.meanwhile.callback(self._forget, run)
         return run
 
+    def close(self) -> None:
+        """Touch no file any more."""
+        self._touching.close()
+
     def _touch(self) -> float:
         """Touch the files of all runs."""
         with self._lock:

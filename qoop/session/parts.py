@@ -60,7 +60,7 @@ class SessionParts:
     """All that ends with a session, also if the session is never closed; the parts have no reference to the session.
 
     backend: the machines that tasks run on, and the outputs that they hold. cluster: the loop that runs the jobs.
-    background: plans for later runs, at a low priority.
+    background: plans for later runs, at a low priority. earlier_runs: the runs of its folder of checkpoints.
 
     Threads that are inside DuckDB while the interpreter goes abort the process.
     """
@@ -70,6 +70,7 @@ class SessionParts:
     sizing: Sizing
     trace: TraceFile | None
     tables: SessionTables
+    earlier_runs: EarlierRuns | None = None
     pages: list[OpenPage] = field(default_factory=list)
     views: list[MaterializedViews] = field(default_factory=list)
     background: PlannerThread = field(default_factory=lambda: PlannerThread(BACKGROUND_NICE))
@@ -87,6 +88,8 @@ class SessionParts:
         finally:
             for views in self.views:
                 views.close()
+            if self.earlier_runs is not None:
+                self.earlier_runs.close()
             if self.trace is not None:
                 self.trace.close()
             self.tables.close()
@@ -124,7 +127,8 @@ def made(config: Config, tables: SessionTables) -> SessionParts:
         share.wants = cluster.demand
     opened = Size(config.slots, config.memory)
     used = backend.used_by_children if isinstance(backend, LocalBackend) else Used
-    return SessionParts(backend, cluster, Sizing(cluster, opened, _most(config, opened), used), trace, tables)
+    sizing = Sizing(cluster, opened, _most(config, opened), used)
+    return SessionParts(backend, cluster, sizing, trace, tables, unfinished_runs(config))
 
 
 def _most(config: Config, opened: Size) -> Size:

@@ -43,7 +43,7 @@ from qoop.query.statements.statement import Statement, query_text, statements
 from qoop.query.tables import SessionTables, weakly
 from qoop.session.execution import Execution
 from qoop.session.options import JobTerms, SessionOptions
-from qoop.session.parts import VIEWS, SessionParts, capacity, made, stored_work, unfinished_runs
+from qoop.session.parts import VIEWS, SessionParts, capacity, made, stored_work
 from qoop.session.programs import Programs
 from qoop.session.starting import JobStarts, StartOptions, time_left
 from qoop.session.texts import RunQuery, Texts, with_parameters
@@ -74,7 +74,7 @@ class Session(Programs):
         self._tables.definitions.sweep_rows = weakly(self._sweep_rows)
         self._parts = made(config, self._tables)
         self.backend, self.cluster = self._parts.backend, self._parts.cluster
-        earlier_runs = unfinished_runs(config)
+        earlier_runs = self._parts.earlier_runs
         self._options = SessionOptions(config, self._parts.sizing, self._tables)
         self._texts = Texts(config, self._tables)
         share, stored = partial(capacity, self.backend), stored_work(self.backend, earlier_runs)
