@@ -54,7 +54,7 @@ def test_who_waits_for_a_cpu_is_known() -> None:
 
 
 @pytest.mark.parametrize("opaque", ["DuckDB plans it", ISOLATED])
-def test_a_long_query_reports_its_progress_or_its_cpu_seconds(opaque: str, tmp_path: Path) -> None:
+def test_a_long_query_reports_its_progress_and_the_cpu_seconds_of_its_own_process(opaque: str, tmp_path: Path) -> None:
     columns = (("n", "BIGINT"),)
     path = tmp_path / "numbers.parquet"
     rows = pa.table({"i": range(300_000), "k": [i % 1_000 for i in range(300_000)]})
@@ -70,6 +70,6 @@ def test_a_long_query_reports_its_progress_or_its_cpu_seconds(opaque: str, tmp_p
     seen = [event for event in events if isinstance(event, WorkObserved)]
     parts = [event.part for event in seen if event.part is not None]
     used = [event.cpu_seconds for event in seen if event.cpu_seconds is not None]
-    assert parts == sorted(parts) and all(0 < part <= 1 for part in parts) and bool(parts) == (opaque != ISOLATED)
+    assert parts == sorted(parts) and all(0 < part <= 1 for part in parts) and parts
     assert used == sorted(used) and (used[-1] > 0.1 if opaque == ISOLATED else not used)
     assert all(event.attempt == attempt and event.slowed >= 1.0 for event in seen)
