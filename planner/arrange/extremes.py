@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import count
 
 from qoop.catalog.value import value
 from qoop.planner.algebra.expr import (
@@ -36,14 +35,11 @@ from qoop.planner.algebra.expr import (
 )
 from qoop.planner.algebra.properties import interchangeable, is_total
 from qoop.planner.algebra.relation import Aggregate, Aggregation, Join, Project, Relation, Shared
-from qoop.planner.algebra.traversal import bottom_up, filtered, shared_subplans
+from qoop.planner.algebra.traversal import filtered
+from qoop.planner.arrange.join_forms import in_other_form
 from qoop.planner.estimate import tree_cost
 from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.estimate.cost import CostModel
-from qoop.planner.variants import LEAST_GAIN
-
-LEAST_SECONDS = 0.02
-"""A join that takes less is left as it is: the further stage would cost as much."""
 
 _ENDS: Mapping[str, tuple[str, ...]] = {
     "<": ("min",), "<=": ("min",), ">": ("max",), ">=": ("max",), "<>": ("min", "max"),
@@ -58,23 +54,7 @@ _COMPARED = re.compile(r"VARCHAR$|BOOLEAN$|DATE$|TIME$|TIMESTAMP")
 
 def join_by_extremes(relation: Relation, cardinality: Cardinality, cost: CostModel) -> Relation:
     """Return the relation with joins by an inequality as joins with the ends of each key, where that should pay."""
-    taken = shared_subplans(relation)
-    names = (name for number in count(1) if (name := f"ends_{number}") not in taken)
-
-    def visit(node: Relation) -> Relation:
-        if not isinstance(node, Join) or node.kind not in ("semi", "anti", "mark"):
-            return node
-        before = tree_cost.own_seconds(cost, node, cardinality)
-        after = by_extremes(node, next(names)) if before >= LEAST_SECONDS else None
-        if after is None:
-            return node
-        sides = sum(tree_cost.seconds_once(cost, side, cardinality) for side in node.inputs)
-        if before < LEAST_GAIN * (tree_cost.seconds_once(cost, after, cardinality) - sides):
-            return node
-        cardinality.same_rows(after, node)
-        return after
-
-    return bottom_up(relation, visit)
+    return in_other_form(relation, ("semi", "anti", "mark"), "ends", by_extremes, cardinality, cost)
 
 
 def by_extremes(join: Join, name: str) -> Relation | None:

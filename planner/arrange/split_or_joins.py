@@ -47,14 +47,12 @@ from qoop.planner.algebra.relation import (
     SetOp,
     Shared,
 )
-from qoop.planner.algebra.traversal import bottom_up, filtered, narrowed, shared_subplans
+from qoop.planner.algebra.traversal import filtered, narrowed
+from qoop.planner.arrange.join_forms import in_other_form
 from qoop.planner.estimate import tree_cost
 from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.estimate.cost import CostModel
-from qoop.planner.variants import LEAST_GAIN
 
-LEAST_SECONDS = 0.02
-"""A join that tries all its pairs in less is left as it is: the further stages would cost as much."""
 MOST_BRANCHES = 8
 """Branches up to which an OR is split: each is a join, and excludes the pairs of those before it."""
 
@@ -63,23 +61,7 @@ Columns = frozenset[Column]
 
 def split_or_joins(relation: Relation, cardinality: Cardinality, cost: CostModel) -> Relation:
     """Return the relation with its joins by OR as hash joins where that is estimated to pay."""
-    taken = shared_subplans(relation)
-    names = (name for number in count(1) if (name := f"or_{number}") not in taken)
-
-    def visit(node: Relation) -> Relation:
-        if not isinstance(node, Join) or node.kind not in _FORMS:
-            return node
-        before = tree_cost.own_seconds(cost, node, cardinality)
-        after = as_hash_joins(node, next(names)) if before >= LEAST_SECONDS else None
-        if after is None:
-            return node
-        sides = sum(tree_cost.seconds_once(cost, side, cardinality) for side in node.inputs)
-        if before < LEAST_GAIN * (tree_cost.seconds_once(cost, after, cardinality) - sides):
-            return node
-        cardinality.same_rows(after, node)
-        return after
-
-    return bottom_up(relation, visit)
+    return in_other_form(relation, _FORMS, "or", as_hash_joins, cardinality, cost)
 
 
 def as_hash_joins(join: Join, name: str) -> Relation | None:

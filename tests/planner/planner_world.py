@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 
 from qoop.catalog.statistics.stats import ColumnStats, TableStats
 from qoop.planner.algebra.relation import Relation
+from qoop.planner.arrange.arrange import arranged
 from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.exchange.cut import Cutter, Identity
@@ -75,6 +77,17 @@ class World:
         provenances = Provenances(bound.settings)
         return Cutter(partial(identify, provenances), columns).cut(relation, bound.columns, bound.settings)
 
+    def arranged(self, query: str) -> tuple[Relation, Plan]:
+        """The query's relation after the rewrites that need estimates, and its plan."""
+        found: list[Relation] = []
+
+        def rewrite(relation: Relation) -> Relation:
+            found.append(arranged(relation, Cardinality(self.stats), COST))
+            return found[-1]
+
+        plan = self.plan(query, rewrite=rewrite)
+        return found[-1], plan
+
     def _stats(self, name: str, scale: float) -> TableStats:
         table = self.tables[name]
         columns = {column: self._column(name, column, scale) for column in table.column_names}
@@ -85,6 +98,11 @@ class World:
         [(nulls, distinct)] = self.connection.execute(query).fetchall()
         rows = max(1, self.tables[name].num_rows)
         return ColumnStats(nulls * scale, distinct * scale if distinct > 0.2 * rows else distinct)
+
+
+def counted(table: pa.Table) -> Counter[tuple[object, ...]]:
+    """The number of times that each row is there."""
+    return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
 def identify(provenances: Provenances, relation: Relation) -> Identity:

@@ -6,18 +6,15 @@ from collections import Counter
 from collections.abc import Iterator
 
 import duckdb
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planner_world import COST, World
+from planner_world import World, counted
 from run_plan import run_plan
 
 from qoop.planner.algebra.expr import Column, Expr, binary, equals, is_null
 from qoop.planner.algebra.relation import Join, JoinKind, Relation, Scan, walk
-from qoop.planner.arrange.arrange import arranged
 from qoop.planner.arrange.extremes import by_extremes
-from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.exchange.sqlgen import to_sql
 
 A, B, X, C, D, Y = (Column(name, "INTEGER") for name in "abxcdy")
@@ -116,18 +113,8 @@ QUERIES = [
 @pytest.mark.parametrize(("scale", "taken"), [(1000.0, True), (1.0, False)], ids=["many rows", "few"])
 def test_a_plan_joins_with_ends_where_pairs_would_take_long(query: str, scale: float, taken: bool) -> None:
     world = World(SCRIPT, scale)
-    found: list[Relation] = []
-
-    def rewrite(relation: Relation) -> Relation:
-        found.append(arranged(relation, Cardinality(world.stats), COST))
-        return found[-1]
-
-    plan = world.plan(query, rewrite=rewrite)
-    made = {column.name for node in walk(found[-1]) for column in node.columns}
+    relation, plan = world.arranged(query)
+    made = {column.name for node in walk(relation) for column in node.columns}
     assert any(name.startswith("ends_") for name in made) == taken
     expected = world.duckdb(query)
     assert expected.num_rows and counted(run_plan(plan, world.tables)) == counted(expected)
-
-
-def counted(table: pa.Table) -> Counter[tuple[object, ...]]:
-    return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))

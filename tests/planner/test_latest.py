@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 import pytest
-from planner_world import World
+from planner_world import World, counted
 from run_plan import run_plan
 
 from qoop.engine.history import Switched
@@ -118,7 +117,3 @@ def test_a_query_whose_choice_is_open_changes_to_the_plan_of_duckdb(tmp_path: Pa
 def answer(world: World, query: str) -> pa.Table:
     plan = world.plan(query, rewrite=lambda one: arranged(one, Cardinality(world.stats), DEFAULT))
     return run_plan(plan, world.tables)
-
-
-def counted(table: pa.Table) -> Counter[tuple[object, ...]]:
-    return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
-import pyarrow as pa
 import pytest
-from planner_world import World
+from planner_world import World, counted
 from run_plan import run_plan
 
 from qoop.planner.algebra.outline import outline
@@ -86,7 +84,3 @@ def check(world: World, query: str) -> None:
     plan = world.plan(query, rewrite=lambda one: arranged(one, Cardinality(world.stats), DEFAULT))
     expected = counted(world.duckdb(query))
     assert expected and counted(run_plan(plan, world.tables)) == expected
-
-
-def counted(table: pa.Table) -> Counter[tuple[object, ...]]:
-    return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planner_world import COST, World
+from planner_world import World, counted
 from run_plan import run_plan
 
 from qoop.planner.algebra.outline import outline
 from qoop.planner.algebra.relation import Aggregate, Relation, Window, walk
-from qoop.planner.arrange.arrange import arranged
 from qoop.planner.arrange.running_joins import as_running
-from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.exchange.sqlgen import to_sql
 from qoop.planner.rules import apply_rules
 from qoop.planner.sql.build import build
@@ -96,17 +93,7 @@ QUERIES = [
 @pytest.mark.parametrize(("scale", "taken"), [(1000.0, True), (1.0, False)], ids=["many rows", "few"])
 def test_a_plan_runs_aggregates_where_pairs_would_take_long(query: str, scale: float, taken: bool) -> None:
     world = World(SCRIPT, scale)
-    found: list[Relation] = []
-
-    def rewrite(relation: Relation) -> Relation:
-        found.append(arranged(relation, Cardinality(world.stats), COST))
-        return found[-1]
-
-    plan = world.plan(query, rewrite=rewrite)
-    assert any(isinstance(node, Window) for node in walk(found[-1])) == taken
+    relation, plan = world.arranged(query)
+    assert any(isinstance(node, Window) for node in walk(relation)) == taken
     expected = world.duckdb(query)
     assert expected.num_rows and counted(run_plan(plan, world.tables)) == counted(expected)
-
-
-def counted(table: pa.Table) -> Counter[tuple[object, ...]]:
-    return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))

@@ -7,18 +7,15 @@ from collections.abc import Iterator
 from typing import get_args
 
 import duckdb
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planner_world import COST, World
+from planner_world import World, counted
 from run_plan import run_plan
 
 from qoop.planner.algebra.expr import Column, Expr, binary, conjunction, disjunction, equals, is_null
 from qoop.planner.algebra.relation import Join, JoinKind, Relation, Scan, Shared, walk
-from qoop.planner.arrange.arrange import arranged
 from qoop.planner.arrange.split_or_joins import as_hash_joins
-from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.exchange.sqlgen import to_sql
 
 A, B, C, D = (Column(name, "INTEGER") for name in "abcd")
@@ -107,19 +104,9 @@ QUERIES = [
 @pytest.mark.parametrize(("scale", "splits"), [(1000.0, True), (1.0, False)], ids=["millions", "a thousand"])
 def test_a_plan_splits_the_join_where_all_pairs_would_take_long(query: str, scale: float, splits: bool) -> None:
     world = World(SCRIPT, scale)
-    found: list[Relation] = []
-
-    def rewrite(relation: Relation) -> Relation:
-        found.append(arranged(relation, Cardinality(world.stats), COST))
-        return found[-1]
-
-    plan = world.plan(query, rewrite=rewrite)
-    shared = {node.name for node in walk(found[-1]) if isinstance(node, Shared)}
+    relation, plan = world.arranged(query)
+    shared = {node.name for node in walk(relation) if isinstance(node, Shared)}
     assert any(name.startswith("or_") for name in shared) == splits
     answer = run_plan(plan, world.tables)
     expected = world.duckdb(query)
     assert expected.num_rows and counted(answer) == counted(expected)
-
-
-def counted(table: pa.Table) -> Counter[tuple[object, ...]]:
-    return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))
