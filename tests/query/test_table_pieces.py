@@ -29,6 +29,8 @@ CHANGES = st.one_of(
     st.builds("WITH w AS (FROM range({0}) r(i)) INSERT INTO t (a) SELECT i FROM w".format, NUMBER),
     st.builds("UPDATE t SET a = a + 1, f = NULL WHERE a = {0}".format, NUMBER),
     st.builds("UPDATE t SET l = [a, {0}] WHERE a % 7 = 0".format, NUMBER),
+    st.builds("UPDATE t SET a = a + {0}, f = -f".format, NUMBER),
+    st.builds("UPDATE t SET l = [a], b = o.n FROM (SELECT max(n) AS n FROM other WHERE k <> {0}) AS o".format, NUMBER),
     st.builds("UPDATE t SET b = o.n FROM other AS o WHERE o.k = t.a AND o.k < {0}".format, NUMBER),
     st.builds("UPDATE t SET a = (SELECT max(a) FROM t) WHERE a < {0} AND b = 'n1'".format, NUMBER),
     st.builds("WITH w AS (SELECT {0} AS x) UPDATE t AS z SET b = 'w' FROM w WHERE z.a = w.x".format, NUMBER),
@@ -174,6 +176,46 @@ def test_a_change_loads_the_pieces_that_it_touches(
         assert session.sql(text).fetchall() == oracle.execute(text).fetchall()
         assert session.sql("FROM t ORDER BY ALL").fetchall() == oracle.execute("FROM t ORDER BY ALL").fetchall()
     assert len(seen) == loaded
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("UPDATE t SET b = 'z'", 10),
+        ("UPDATE t SET b = k FROM (SELECT 'k' || max(a) AS k FROM o) AS s WHERE t.a >= 100", 9),
+        ("DELETE FROM t WHERE a % 2 = 0", 10),
+        ("INSERT INTO t SELECT a + 1000, b FROM o", 10),
+        ("UPDATE t SET b = (SELECT max(b) FROM t)", 1),
+    ],
+)
+def test_a_change_of_many_rows_holds_those_of_a_piece_at_a_time(
+    session: Session, text: str, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    for kind in (FolderTables, storage.MemoryTables):
+        for name in ("rows", "put"):
+            whole = getattr(kind, name)
+            monkeypatch.setattr(kind, name, lambda *args, do=whole, is_=name: (done.append(is_), do(*args))[1])
+    with duckdb.connect() as oracle:
+        oracle.execute("CREATE TABLE t AS SELECT i AS a, 'x' AS b FROM range(1000) r(i)")
+        for run in (session.sql, oracle.execute):
+            run("CREATE TABLE o AS SELECT i AS a, 'o' AS b FROM range(1000) r(i)")
+        assert session.sql(text).fetchall() == oracle.execute(text).fetchall()
+        assert session.sql("FROM t ORDER BY ALL").fetchall() == oracle.execute("FROM t ORDER BY ALL").fetchall()
+    between = "".join(word[0] for word in done).split("p")
+    assert sum(map(bool, between)) == steps or (text.startswith("INSERT") and len(between) == steps + 1)
+
+
+def test_a_change_that_fails_in_the_middle_changes_nothing(session: Session, tmp_path: Path) -> None:
+    session.sql("UPDATE t SET b = 'bad' WHERE a = 555")
+    before, files = session.sql("FROM t ORDER BY a").fetchall(), sorted(tmp_path.rglob("*.parquet"))
+    text = "UPDATE t SET a = CASE b WHEN 'x' THEN a + 1 ELSE b::BIGINT END"
+    with pytest.raises(qoop.QueryError, match="bad"):
+        session.sql(text)
+    assert session.sql("FROM t ORDER BY a").fetchall() == before
+    assert sorted(tmp_path.rglob("*.parquet")) == files
+    session.sql("UPDATE t SET b = 'x'")
+    assert session.sql(text).fetchall() == [(1000,)]
 
 
 @pytest.mark.parametrize("session", ["memory"], indirect=True)

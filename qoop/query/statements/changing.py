@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,8 @@ from qoop.catalog.sources.files import sql_name, sql_string
 from qoop.catalog.sources.probe import describe, reason
 from qoop.catalog.table import Columns
 from qoop.catalog.value import value
-from qoop.query.statements.created.storage import PIECE_NAME, PiecesScan, TableChange
-from qoop.query.statements.reading import pieces_query
+from qoop.query.statements.created.storage import PIECE_NAME, PiecesScan, TableChange, cut, grouped
+from qoop.query.statements.reading import changes_rows_apart, pieces_query
 from qoop.query.statements.settings import Settings, opened
 
 if TYPE_CHECKING:
@@ -38,15 +39,15 @@ _LOST = """SELECT constraint_text FROM duckdb_constraints()
 
 @value
 class Target:
-    """A table that changes. name: with its schema. pieces: their names. rows: of a piece, in Arrow's lossless form.
-
-    scan: see `Storage.scan`."""
+    """A table that changes. name: with its schema. pieces: the rows of each, by name. rows: of a piece, in Arrow's
+    lossless form. scan, put: see `Storage`."""
 
     name: NameParts
     columns: Columns
-    pieces: Collection[str]
+    pieces: Mapping[str, int]
     rows: Callable[[str], pa.Table]
     scan: Callable[[], PiecesScan]
+    put: Callable[[Result], str]
 
 
 @value
@@ -70,6 +71,7 @@ class Workbench:
         self._folders = [] if folder is None else [str(folder)]
         self._settings: Settings = ()
         self._connection: duckdb.DuckDBPyConnection | None = None
+        self._keeps = False  # rows that a transaction has committed
 
     @contextmanager
     def opened(self, settings: Settings, alone: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -83,7 +85,7 @@ class Workbench:
             if not alone:
                 connection.execute("BEGIN")
             yield connection
-            if not alone:
+            if not (alone or self._keeps):
                 connection.execute("ROLLBACK")
                 connection.execute("RESET search_path")
                 stays = True
@@ -91,11 +93,18 @@ class Workbench:
             if not stays:
                 self.close()
 
+    def keep(self) -> None:
+        """Commit what is there: further transactions begin with it. The DuckDB closes afterwards."""
+        assert self._connection is not None
+        self._connection.execute("COMMIT")
+        self._keeps = True
+
     def close(self) -> None:
         """Free the memory."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+            self._keeps = False
 
 
 @contextmanager
@@ -124,7 +133,9 @@ def empty(statement: CreateEmpty, settings: Settings) -> Rows:
 def apply(statement: ChangeTable, target: Target, reads: Reads, bench: Workbench, settings: Settings) -> TableChange:
     """The effect of a statement on the pieces of a table. Pieces in which it changes no row are not loaded.
 
-    Raises QueryError for statements that DuckDB does not take, SourceError for files that it cannot read, OutOfMemory.
+    Where the change of a row depends on no other row, few pieces are in memory at a time. The rows that an INSERT adds
+    are inserted in parts. Raises QueryError for statements that DuckDB does not take, SourceError for files that it
+    cannot read, OutOfMemory, DiskFull.
     """
     rows = None if statement.query is None else reads.run(statement.query)
     others = (
@@ -165,26 +176,59 @@ class _Change:
 
     def on(self, bench: Workbench, settings: Settings, query: str | None = None) -> TableChange:
         """The effect. query: for the names of the pieces that may change; None: all may. Raises _NotFoundError."""
-        statement, target = self.statement, self.target
+        target = self.target
         with bench.opened(settings, self.alone) as connection:
             _make_places(connection, self.names)
             for parts, found in self.others.items():
                 _fill(connection, _dotted(parts), found)
             touched = target.pieces if query is None else self._touched(connection, query)
-            pieces = {} if statement.adds else {one: target.rows(one) for one in target.pieces if one in touched}
-            name = _dotted(target.name)
-            _create(connection, name, target.columns)
-            for piece in pieces.values():
-                _insert(connection, name, piece)
-            self._search(connection)
-            if self.rows is not None:
-                _fill(connection, sql_name(_ROWS), self.rows)
-            before = _Before.of(connection, name, target.columns, pieces)
-            text = statement.text if self.rows is None else f"{statement.head} FROM {sql_name(_ROWS)}"
-            counted = connection.execute(text).fetchone()
-            _check_kept(connection, target.name[-1])
-            count = 0 if counted is None else int(counted[0])
-            return before.change(connection, name, count, self.reads.made)
+            steps = list(self._steps(touched))
+            if len(steps) == 1 or self.alone:
+                done = [self._step(connection, *step) for step in steps]
+            else:
+                bench.keep()
+                done = [self._step_apart(connection, *step) for step in steps]
+        replaced = {piece: now for one in done for piece, now in one.replaced.items()}
+        return TableChange(sum(one.count for one in done), replaced, tuple(chain(*(one.added for one in done))))
+
+    def _steps(self, touched: Collection[str]) -> Iterator[tuple[Collection[str], Result | None]]:
+        """The pieces, and the rows to insert, of each step of the change. touched: the pieces that it may change."""
+        statement, pieces = self.statement, self.target.pieces
+        if statement.adds:
+            yield from (((), rows) for rows in ([self.rows] if self.rows is None or self.alone else cut(self.rows)))
+        elif not self.alone and self.rows is None and changes_rows_apart(statement.text):
+            groups = grouped({one: pieces[one] for one in pieces if one in touched})
+            yield from ((group, None) for group in groups or [[]])  # without rows DuckDB checks the statement
+        else:
+            yield [one for one in pieces if one in touched], self.rows
+
+    def _step_apart(
+        self, connection: duckdb.DuckDBPyConnection, names: Collection[str], rows: Result | None
+    ) -> TableChange:
+        """The change of some pieces within a transaction: the memory is free afterwards."""
+        connection.execute("BEGIN")
+        found = self._step(connection, names, rows)
+        connection.execute("ROLLBACK")
+        return found
+
+    def _step(self, connection: duckdb.DuckDBPyConnection, names: Collection[str], rows: Result | None) -> TableChange:
+        """The change of some pieces as the whole table. rows: that it inserts."""
+        statement, target = self.statement, self.target
+        name, input_ = _dotted(target.name), sql_name(_ROWS)
+        pieces = {one: target.rows(one) for one in names}
+        _create(connection, name, target.columns)
+        for piece in pieces.values():
+            _insert(connection, name, piece)
+        self._search(connection)
+        if rows is not None:
+            _fill(connection, input_, rows)
+        before = _Before.of(connection, name, target.columns, pieces)
+        text = statement.text if rows is None else f"{statement.head} FROM {input_}"
+        counted = connection.execute(text).fetchone()
+        _check_kept(connection, target.name[-1])
+        found = before.change(connection, name, 0 if counted is None else int(counted[0]), self)
+        connection.execute("RESET search_path")
+        return found
 
     def _search(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Look for names without a schema in the default one first, if one of the tables is there."""
@@ -244,23 +288,25 @@ class _Before:
         first = connection.execute(f"SELECT min(rowid) FROM {name}").fetchone()
         return cls(columns, pieces, (first and first[0]) or 0)
 
-    def change(self, connection: duckdb.DuckDBPyConnection, name: str, count: int, made: Made) -> TableChange:
+    def change(self, connection: duckdb.DuckDBPyConnection, name: str, count: int, change: _Change) -> TableChange:
         """The change that has led to the present rows. DuckDB appends rows that it inserts, and some that it
         updates."""
 
         def rows(where: str) -> Result:
-            return made(arrow_output.table(connection, f"FROM {name} WHERE {where}"), self.columns)
+            return change.reads.made(arrow_output.table(connection, f"FROM {name} WHERE {where}"), self.columns)
+
+        def put(*results: Result) -> tuple[str, ...]:
+            return tuple(change.target.put(one) for one in results if len(one))
 
         if self.first is None:
-            return TableChange(count, dict.fromkeys(self.pieces, rows("false")), rows("true"))
-        replaced, begin = {}, self.first
+            return TableChange(count, dict.fromkeys(self.pieces, ()), put(*cut(rows("true"))))
+        replaced, begin = dict[str, tuple[str, ...]](), self.first
         for piece, before in self.pieces.items():
             now = rows(f"rowid >= {begin} AND rowid < {begin + before.num_rows}")
             if len(now) != before.num_rows or not now.lossless().equals(before):
-                replaced[piece] = now
+                replaced[piece] = put(now)
             begin += before.num_rows
-        added = rows(f"rowid >= {begin}")
-        return TableChange(count, replaced, added if len(added) else None)
+        return TableChange(count, replaced, put(*cut(rows(f"rowid >= {begin}"))))
 
 
 def _check_kept(connection: duckdb.DuckDBPyConnection, table: str) -> None:

@@ -302,8 +302,8 @@ class Definitions:
         before = self._catalog.table(name)
         now = self._storage.present(before)
         assert isinstance(now.source, FilesSource)
-        rows, scan = partial(self._storage.rows, now), partial(self._storage.scan, now)
-        target = changing.Target(self.names.parts(name), now.columns, now.source.identities(), rows, scan)
+        rows, scan, put = (partial(do, now) for do in (self._storage.rows, self._storage.scan, self._storage.put))
+        target = changing.Target(self.names.parts(name), now.columns, now.source.file_rows(), rows, scan, put)
         if statement.reshapes:
             result = made(*changing.reshaped(statement, target, settings))
             with self.names.lock:
@@ -318,7 +318,7 @@ class Definitions:
         change = changing.apply(statement, target, reads, self._bench, settings)
         with self.names.lock:
             self._check_same(name, before)
-            if change.replaced or change.added is not None:
+            if change.replaced or change.added:
                 self._adopt(self._storage.change(now, change))
         return change.count
 

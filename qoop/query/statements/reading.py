@@ -278,26 +278,72 @@ def pieces_query(text: str, piece: str) -> str | None:
     SELECT DISTINCT "x"."piece" FROM s.t x JOIN o ON a = k
     >>> pieces_query("UPDATE t SET a = (SELECT max(a) FROM t) WHERE a = 1", "piece")
     """
-    words = Words(text)
-    before = words.rest
-    if words.take("WITH"):
-        words.skip_to("UPDATE", "DELETE", "MERGE")
-    queries = before[: len(before) - len(words.rest)]
-    joins = words.take("MERGE", "INTO")
-    if not (joins or words.take("UPDATE") or words.take("DELETE", "FROM")):
+    change = _RowChange.of(text)
+    if change is None:
         return None
-    begin = words.rest
-    parts = words.parts()
-    alias = _alias(words)
-    target = begin[: len(begin) - len(words.rest)].strip()
-    rows = _matched(words) if joins else _filtered(words)
-    if not parts or rows is None:
+    rows = _matched(change.words) if change.joins else _filtered(change.words)
+    if rows is None or change.reads_rows(text):
         return None
-    name = alias or parts[-1]
-    if _names_rows(Words(text).left, {name.lower(), parts[-1].lower()}, 1 + bool(alias)):
-        return None
-    query = f"{queries}SELECT DISTINCT {quoted(name)}.{quoted(piece)} FROM {target}{rows}"
+    query = f"{change.queries}SELECT DISTINCT {quoted(change.name)}.{quoted(piece)} FROM {change.target}{rows}"
     return query if is_steady(query) else None
+
+
+def changes_rows_apart(text: str) -> bool:
+    """True for a statement whose effect on a row depends on no other row of the table, and that adds no rows: parts of
+    the table may be changed one after the other, at different moments.
+
+    >>> changes_rows_apart("UPDATE t SET a = a + 1"), changes_rows_apart("TRUNCATE t")
+    (True, True)
+    >>> changes_rows_apart("UPDATE t SET a = (SELECT max(a) FROM t)")
+    False
+    >>> changes_rows_apart("MERGE INTO t USING o ON a = k WHEN NOT MATCHED THEN INSERT VALUES (k)")
+    False
+    """
+    if Words(text).take("TRUNCATE"):
+        return True
+    change = _RowChange.of(text)
+    if change is None or change.reads_rows(text):
+        return False
+    return is_steady(text) and not (change.joins and any(word.says("INSERT") for word in change.words.left))
+
+
+@value
+class _RowChange:
+    """An UPDATE, DELETE or MERGE up to its table. queries: its WITH. target: the table with its alias. name: the former
+    or the latter. aliased: it has an alias. joins: it is a MERGE. words: behind the target."""
+
+    queries: str
+    target: str
+    parts: tuple[str, ...]
+    alias: str | None
+    joins: bool
+    words: Words
+
+    @classmethod
+    def of(cls, text: str) -> _RowChange | None:
+        """The change of a text; None for other statements."""
+        words = Words(text)
+        before = words.rest
+        if words.take("WITH"):
+            words.skip_to("UPDATE", "DELETE", "MERGE")
+        queries = before[: len(before) - len(words.rest)]
+        joins = words.take("MERGE", "INTO")
+        if not (joins or words.take("UPDATE") or words.take("DELETE", "FROM")):
+            return None
+        begin = words.rest
+        parts = words.parts()
+        alias = _alias(words)
+        target = begin[: len(begin) - len(words.rest)].strip()
+        return cls(queries, target, parts, alias, joins, words) if parts else None
+
+    @property
+    def name(self) -> str:
+        """The name of the rows that change."""
+        return self.alias or self.parts[-1]
+
+    def reads_rows(self, text: str) -> bool:
+        """True if it may read rows of its table besides the one that changes."""
+        return _names_rows(Words(text).left, {self.name.lower(), self.parts[-1].lower()}, 1 + bool(self.alias))
 
 
 def _alias(words: Words) -> str | None:

@@ -121,6 +121,10 @@ class FolderTables:
             self._forget_namesakes(name)
         return self._opened(name, str(folder))
 
+    def put(self, table: Table, rows: Result) -> str:
+        """See `Storage`. `exclusive` removes pieces that no version has."""
+        return self._write(self._folder / table.name, rows)
+
     def change(self, table: Table, change: TableChange) -> Table:
         """See `Storage`."""
         assert isinstance(table.source, FilesSource)
@@ -129,12 +133,8 @@ class FolderTables:
         rows = {os.path.basename(path): rows for path, rows in table.source.file_rows().items()}
         pieces: list[str] = []
         for piece in before.pieces:
-            now = change.replaced.get(str(folder / piece))
-            if now is None:
-                pieces += [piece] if rows[piece] else []
-            elif len(now):
-                pieces.append(self._write(folder, now))
-        pieces += [] if change.added is None else [self._write(folder, part) for part in cut(change.added)]
+            pieces += change.replaced.get(str(folder / piece), (piece,) if rows[piece] else ())
+        pieces += change.added
         made = Manifest(table.columns, tuple(pieces) or (self._empty(folder, before),), before.compactions, before.note)
         self._publish(folder, made)
         self._packer.offer(table.name, made.pieces)

@@ -42,12 +42,13 @@ if TYPE_CHECKING:
 class TableChange:
     """The effect of a statement on the pieces of a table.
 
-    count: rows that changed. replaced: by name of a piece its rows now, maybe none. added: rows; None: none.
+    count: rows that changed. replaced: by name of a piece those that have its rows now, maybe none. added: others. The
+    new ones are those of `Storage.put`.
     """
 
     count: int
-    replaced: Mapping[str, Result]
-    added: Result | None
+    replaced: Mapping[str, tuple[str, ...]]
+    added: tuple[str, ...]
 
 
 @value
@@ -59,7 +60,7 @@ class PiecesScan:
 
 
 class Storage(Protocol):
-    """The tables that statements have created. `store`, `change` and `drop` are called within `exclusive`."""
+    """The tables that statements have created. `store`, `put`, `change` and `drop` are called within `exclusive`."""
 
     def exclusive(self, name: str) -> AbstractContextManager[None]:
         """Within the block no other process changes the table. Raises CatalogError if that takes long, DiskFull."""
@@ -77,6 +78,10 @@ class Storage(Protocol):
         """A table of these rows, in place of an earlier one. note: a text that is kept with it.
 
         Raises DiskFull, and QueryError for a type that would change."""
+        ...
+
+    def put(self, table: Table, rows: Result) -> str:
+        """The name of a piece of these rows, which no version has yet. Raises DiskFull."""
         ...
 
     def change(self, table: Table, change: TableChange) -> Table:
@@ -110,11 +115,15 @@ class MemoryTables:
     def __init__(self, opened: Callable[[str, object], Table]) -> None:
         self._opened = opened
         self._stored: dict[str, tuple[pa.Schema, Columns]] = {}  # by name: DuckDB takes a millisecond to name the types
+        self._put: dict[str, pa.Table] = {}  # pieces of no version
 
     @contextmanager
     def exclusive(self, name: str) -> Iterator[None]:
-        """No other process has the table."""
-        yield
+        """No other process has the table. Afterwards, pieces of no version are forgotten."""
+        try:
+            yield
+        finally:
+            self._put.clear()
 
     def present(self, table: Table) -> Table:
         """See `Storage`."""
@@ -135,17 +144,22 @@ class MemoryTables:
         source = CreatedArrow.of_pieces({_id(): part.lossless() for part in cut(result)}, ())
         return Table(name, columns, table_version(source, columns), source, source.rows)
 
+    def put(self, table: Table, rows: Result) -> str:
+        """See `Storage`."""
+        assert isinstance(table.source, CreatedArrow)
+        made = _id()
+        self._put[made] = _rows(rows, table.source.schema)
+        return made
+
     def change(self, table: Table, change: TableChange) -> Table:
         """See `Storage`."""
         assert isinstance(table.source, CreatedArrow)
-        schema = table.source.schema
-        pieces: dict[str, pa.Table] = {}
-        for id_, rows in table.source.by_id().items():
-            now = change.replaced.get(id_)
-            pieces |= {id_: rows} if now is None else {_id(): _rows(now, schema)}
+        known, pieces = {**table.source.by_id(), **self._put}, dict[str, pa.Table]()
+        for id_ in table.source.by_id():
+            pieces |= {one: known[one] for one in change.replaced.get(id_, (id_,))}
         pieces, compactions = _packed({id_: rows for id_, rows in pieces.items() if rows.num_rows}, table.source)
-        pieces |= {} if change.added is None else {_id(): _rows(part, schema) for part in cut(change.added)}
-        return self._of(pieces or {_id(): schema.empty_table()}, compactions, table)
+        pieces |= {id_: known[id_] for id_ in change.added}
+        return self._of(pieces or {_id(): table.source.schema.empty_table()}, compactions, table)
 
     def _of(self, pieces: Mapping[str, pa.Table], compactions: tuple[Compaction, ...], like: Table) -> Table:
         source = CreatedArrow.of_pieces(pieces, compactions)
@@ -217,6 +231,22 @@ def cut(result: Result) -> list[Result]:
     """The rows as those of pieces, at least one."""
     rows = max(PIECE_ROWS, -(-len(result) // MOST_PIECES))
     return [result.slice(first, rows) for first in range(0, len(result), rows)] or [result]
+
+
+def grouped(pieces: Mapping[str, int]) -> list[list[str]]:
+    """Consecutive pieces, together of about `PIECE_ROWS` rows or less. pieces: the rows of each, by name.
+
+    >>> grouped({"a": 9, "b": PIECE_ROWS, "c": 2, "d": 3})
+    [['a'], ['b'], ['c', 'd']]
+    """
+    found, left = list[list[str]](), 0
+    for piece, rows in pieces.items():
+        if not found or left < rows:
+            found.append([])
+            left = PIECE_ROWS
+        found[-1].append(piece)
+        left -= rows
+    return found
 
 
 def fault_of_name(name: str) -> str | None:
