@@ -34,8 +34,8 @@ def family(root: int) -> list[int]:
     """A process and all that descend from it."""
     found = [root]
     for one in found:
-        for tasks in Path(f"/proc/{one}/task").glob("*/children"):
-            with suppress(OSError):  # it has just ended
+        with suppress(OSError):  # it, or a thread of it, has just ended
+            for tasks in Path(f"/proc/{one}/task").glob("*/children"):
                 found += map(int, tasks.read_text(encoding="ascii").split())
     return found
 
