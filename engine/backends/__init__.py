@@ -14,7 +14,7 @@
     devices.py            disks and links of simulated machines
     shared_rate.py        a disk or link that attempts share
     worker_pool.py        the workers of a simulated machine
-    last_first.py         threads that wait for work, the last of which is woken first
+    warm_kernels.py       kernels that wait, the last of which is used first
     interpreter.py        limits how long a thread keeps Python's lock
     release_memory.py     gives freed memory back to the system
     work_watch.py         reports the progress of long attempts

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -14,6 +15,7 @@ import pyarrow as pa
 from qoop.catalog.errors import CheckpointError
 from qoop.engine.backends.local_attempt import LocalAttempt, LostInput, changed_table, failed, revoked
 from qoop.engine.backends.release_memory import MemoryReleaser
+from qoop.engine.backends.warm_kernels import WarmKernels
 from qoop.engine.backends.work_watch import WorkWatch
 from qoop.engine.clock import Stopwatch
 from qoop.engine.events import CallsObserved, Committed, Event, TaskStopped, TaskSucceeded
@@ -133,12 +135,14 @@ class AttemptRunner:
         store: Store,
         inputs: LocalInputs,
         memory: MemoryReleaser,
+        kernels: WarmKernels,
         report: Callable[[Event], None],
         folder: Path,
     ) -> None:
         self._store = store
         self._inputs = inputs
         self._memory_releaser = memory
+        self._kernels = kernels
         self._report = report
         self._folder = folder
         self._work_watch = WorkWatch(report)
@@ -164,33 +168,35 @@ class AttemptRunner:
         """The use of the child processes; none if there are none."""
         return self.processes.used() if "processes" in self.__dict__ else Used()
 
-    def _isolated(self) -> IsolatedKernel:
-        """A kernel for one task."""
-        from qoop.engine.processes.isolated_kernel import IsolatedKernel  # as above
-
-        return IsolatedKernel(self.processes, self._folder)
-
-    def run(self, kernel: Kernel, attempt: LocalAttempt, spec: TaskSpec, waited: float) -> list[Event]:
+    def run(self, attempt: LocalAttempt, spec: TaskSpec, waited: float) -> list[Event]:
         """Run an attempt to its end; returns what is to be reported of it.
 
         spec: its own, with the memory that it may use now. waited: seconds for which it waited for a worker.
         """
-        runs = self._isolated() if self._is_isolated(spec) else kernel
         try:
             attempt.check()
-            with attempt.lock:
-                attempt.kernel = runs
-            try:
-                return [TaskSucceeded(spec.attempt, *self._run(runs, attempt, spec, waited), runs.profile)]
-            finally:
-                with attempt.lock:
-                    attempt.kernel = None
+            with self._kernel(spec) as kernel, attempt.runs_in(kernel):
+                return [TaskSucceeded(spec.attempt, *self._run(kernel, attempt, spec, waited), kernel.profile)]
         except Stopped:
             return [revoked(spec) if attempt.revoked else TaskStopped(spec.attempt)]
         except Exception as error:
-            if runs is kernel and is_fatal(error):
-                kernel.restart()
             return failed(spec, changed_table(spec) or error)
+
+    @contextmanager
+    def _kernel(self, spec: TaskSpec) -> Iterator[Kernel | IsolatedKernel]:
+        """A kernel for one task."""
+        if self._is_isolated(spec):
+            from qoop.engine.processes.isolated_kernel import IsolatedKernel  # as above
+
+            yield IsolatedKernel(self.processes, self._folder)
+            return
+        with self._kernels.taken() as kernel:
+            try:
+                yield kernel
+            except Exception as error:
+                if is_fatal(error):
+                    kernel.restart()
+                raise
 
     def _is_isolated(self, spec: TaskSpec) -> bool:
         """True for a task whose text is not trusted, and, if tasks run in processes, for those that are long enough and

@@ -1,7 +1,7 @@
 """The machine "local": slots in this process.
 
-One worker thread a slot, each with a kernel that is opened when it is needed, the first one ahead, in
-the background, and kept. An attempt that is granted several slots runs in one worker, whose kernel gets that many
+One worker thread a slot. Kernels are opened when they are needed, the first one ahead, in the background, and
+kept (`warm_kernels`). An attempt that is granted several slots runs in one worker, whose kernel gets that many
 threads; the driver keeps the sum of grants within the capacity, so the other workers are idle then.
 
 Memory, of which anonymous memory of the process is meant: half goes to the kernels (DuckDB's `memory_limit`,
@@ -38,9 +38,9 @@ from qoop.catalog.errors import ConfigError, DiskFull
 from qoop.engine.backends.attempt_runner import CROWDED, AttemptRunner, Elsewhere, LocalInputs, Watcher
 from qoop.engine.backends.base import happened
 from qoop.engine.backends.interpreter import begin_short_turns, end_short_turns
-from qoop.engine.backends.last_first import LastFirst
 from qoop.engine.backends.local_attempt import INSIST, LocalAttempt, failed, insist, interrupt, revoked
 from qoop.engine.backends.release_memory import MemoryReleaser
+from qoop.engine.backends.warm_kernels import WarmKernels
 from qoop.engine.events import (
     Begun,
     CapacityNotice,
@@ -52,8 +52,6 @@ from qoop.engine.events import (
     TaskStopped,
 )
 from qoop.engine.failures import Stopped
-from qoop.engine.functions.measured import Ledger
-from qoop.engine.kernel import Kernel
 from qoop.engine.storage.checkpoint import Store, verify
 from qoop.engine.storage.manifest import Saved
 from qoop.engine.storage.retention import Retention
@@ -74,7 +72,7 @@ KERNEL_SHARE = 0.5
 ALONE_SHARE = 0.75  # for DuckDB's own plan while it runs alone, less the outputs held: it keeps none on the way
 STORE_SHARE = KERNEL_SHARE * STORE_PER_KERNEL
 _PROCESS = 110_000_000  # bytes that Python, its libraries and a plan take
-_MOST_SPARE = 2  # workers on top of the slots that stay, once they were needed; opening a kernel takes 50 to 100 ms
+_MOST_SPARE = 2  # workers and kernels on top of the slots that stay, once they were needed
 
 _NOTHING = Retention()
 
@@ -115,11 +113,13 @@ class LocalBackend:
         self._inputs = LocalInputs(self.store, elsewhere)
         self._memory_releaser = MemoryReleaser(memory)
         folder = self._scratch.path / "processes"
-        self._runner = AttemptRunner(self.store, self._inputs, self._memory_releaser, self._events.put, folder)
+        self._kernels = WarmKernels(self._scratch.path, slots)
+        self._runner = AttemptRunner(
+            self.store, self._inputs, self._memory_releaser, self._kernels, self._events.put, folder
+        )
         self.used_by_children, self.isolate = self._runner.used_by_children, self._runner.isolate
-        self._ledger = Ledger()
         self._work: deque[LocalAttempt] = deque()
-        self._changed = LastFirst()  # guards `_work` and what decides whether a worker leaves
+        self._changed = threading.Condition()  # guards `_work` and what decides whether a worker leaves
         self._attempts: dict[AttemptId, LocalAttempt] = {}
         self._node = None if queueing is None else _queueing_node(self._capacity, queueing)
         self._waiting: dict[AttemptId, LocalAttempt] = {}  # for others to end
@@ -127,12 +127,11 @@ class LocalBackend:
         self._closed = False
         self._workers: list[threading.Thread] = []
         self._numbers = count()
-        self._generation = 0  # of the workers
-        self._opened = -1  # the generation of which a worker has opened its kernel, or is at it
-        self._present = 0  # workers of this generation
+        self._present = 0  # workers
         self._ready = 0  # workers that wait for an attempt
         self._spare = 0  # of these, on top of the slots, that wait for the next attempts which are
         begin_short_turns()
+        self._help(self._kernels.open_ahead, name="qoop-kernel")
         self._staff(slots)
 
     def machines(self) -> Mapping[MachineId, Resources]:
@@ -265,9 +264,10 @@ class LocalBackend:
         falls = memory < self._memory
         self._memory = self._memory_releaser.memory = memory
         self.store.budget = _for_outputs(memory)
-        self._staff(slots, fresh=falls)
+        self._staff(slots)
         if falls:
             self._help(self._shrink, name="qoop-shrink")
+            self._help(self._renew_kernels, name="qoop-kernel")
 
     def announce(self, slots: int | None, memory: int | None, at: float) -> None:
         """Report that this will be so from then on."""
@@ -331,21 +331,17 @@ class LocalBackend:
             raise ConfigError(f"a machine cannot have {slots} slots and {memory} bytes")
         return slots, memory
 
-    def _staff(self, slots: int, fresh: bool = False) -> None:
-        """Have one worker for each slot, and each attempt on top of them. Surplus workers leave when they are idle.
-        fresh: new ones replace all."""
+    def _staff(self, slots: int) -> None:
+        """Have one worker for each slot, and each attempt on top of them. Surplus workers leave when they are idle."""
         self._workers = [worker for worker in self._workers if worker.is_alive()]
         with self._changed:
             self._slots = slots
-            if fresh:
-                self._generation += 1
-                self._present = 0
             missing = max(0, slots + self._on_top() - self._present)
             self._present += missing
             self._changed.notify_all()
+        self._kernels.limit(slots + self._spare)
         for number in (next(self._numbers) for _ in range(missing)):
-            arguments = number, self._generation
-            worker = threading.Thread(target=self._worker, args=arguments, name=f"qoop-slot-{number}", daemon=True)
+            worker = threading.Thread(target=self._worker, name=f"qoop-slot-{number}", daemon=True)
             self._workers.append(worker)
             worker.start()
 
@@ -410,55 +406,36 @@ class LocalBackend:
         if self._closed:
             raise Stopped
 
-    def _worker(self, number: int, generation: int) -> None:
-        spill = self._scratch.path / f"kernel-{number}"
-        kernel: Kernel | None = None
-        if self._opens_ahead():
-            with contextlib.suppress(Exception):  # the first attempt tries again, and reports what it meets
-                kernel = Kernel(spill, self._ledger)
+    def _renew_kernels(self) -> None:
+        self._kernels.replace()
+        self._kernels.open_ahead()
+
+    def _worker(self) -> None:
         with self._changed:
             self._ready += 1
-        while (attempt := self._next(generation)) is not None:
-            kernel = self._take_up(attempt, kernel, spill)
+        while (attempt := self._next()) is not None:
+            self._take_up(attempt)
             del attempt
-        if kernel is not None:
-            kernel.close()
 
-    def _opens_ahead(self) -> bool:
-        """True for the first worker of those that begin together: most queries of a session need no other, and it is
-        woken first. The others open their kernels when they are needed."""
-        with self._changed:
-            first, self._opened = self._opened != self._generation, self._generation
-            return first
-
-    def _next(self, generation: int) -> LocalAttempt | None:
+    def _next(self) -> LocalAttempt | None:
         """Wait for an attempt; None if this worker is to leave."""
         with self._changed:
             while not self._work:
-                if not self._stays(generation):
+                if self._present > self._slots + max(self._spare, self._on_top()):
+                    self._present -= 1
                     self._ready -= 1
                     return None
                 self._changed.wait()
             self._ready -= 1
             return self._work.popleft()
 
-    def _stays(self, generation: int) -> bool:
-        """False: the worker is not needed any more, and no longer counted among those present."""
-        if generation != self._generation:
-            return False
-        if self._present > self._slots + max(self._spare, self._on_top()):
-            self._present -= 1
-            return False
-        return True
-
-    def _take_up(self, attempt: LocalAttempt, kernel: Kernel | None, spill: Path) -> Kernel | None:
+    def _take_up(self, attempt: LocalAttempt) -> None:
         waited = time.perf_counter() - attempt.came
         if attempt.queued:
             self._events.put(Begun(attempt.spec.attempt))
         try:
-            kernel = kernel or Kernel(spill, self._ledger)
             with self._memory_releaser.watched():
-                events = self._runner.run(kernel, attempt, self._with_spare(attempt.spec), waited)
+                events = self._runner.run(attempt, self._with_spare(attempt.spec), waited)
         except BaseException as error:
             events = failed(attempt.spec, error)
         self._attempts.pop(attempt.spec.attempt, None)
@@ -472,7 +449,6 @@ class LocalBackend:
             self._watcher.ended(attempt.spec.attempt)
         for event in events:
             self._events.put(event)
-        return kernel
 
     def _with_spare(self, spec: TaskSpec) -> TaskSpec:
         """DuckDB's own plan with the memory that outputs leave free, where no other task has any."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -56,6 +57,17 @@ class LocalAttempt:
         """Raise Stopped once it is to end."""
         if self.stop.is_set():
             raise Stopped
+
+    @contextmanager
+    def runs_in(self, kernel: Kernel | IsolatedKernel) -> Iterator[None]:
+        """It can be interrupted and regranted by its kernel meanwhile."""
+        with self.lock:
+            self.kernel = kernel
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.kernel = None
 
     def outgrows(self, resources: Resources) -> bool:
         """True if it is to have less memory, and its child process holds more, whose end frees that at once."""
