@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import fcntl
+import gc
 import os
 import random
 import signal
@@ -53,6 +54,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--need-benchmarks", action="store_true", help="fail instead of skipping where data or queries are missing"
     )
     parser.addoption("--scale", type=float, default=1, help="of the TPC-DS data on which queries run (1)")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Modules and tests stay to the end: without this, each search for cyclic garbage would walk over all of them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 import networkx as nx
+from house_names import statements
 
 ROOT = Path(__file__).parents[2]
 LAYERS = ("catalog", "planner", "engine", "qoop", "tpcds")
@@ -70,14 +71,14 @@ def imports() -> tuple[Import, ...]:
 
 
 def _imports_of(name: str, path: Path) -> Iterator[Import]:
-    nodes = list(ast.walk(ast.parse(path.read_text())))
+    found = list(statements(ast.parse(path.read_text())))
     for_types = {
         id(inner)
-        for node in nodes
+        for node in found
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        for inner in ast.walk(node)
+        for inner in statements(node)
     }
-    for node in nodes:
+    for node in found:
         if isinstance(node, ast.Import | ast.ImportFrom):
             kind: Kind = "type" if id(node) in for_types else "lazy" if node.col_offset else "top"
             for imported in _imported(node) - {name}:

@@ -47,6 +47,10 @@ class Names:
         """By name: `qoop.planner.plan`, or `house_names` for a module of the tests."""
         return _modules(self)
 
+    @cached_property
+    def _roots(self) -> frozenset[str]:
+        return frozenset(name.partition(".")[0] for name in self.modules)
+
     def _files(self) -> Iterator[Path]:
         for folder in (*PACKAGES, *BESIDES):
             yield from sorted((self.root / folder).rglob("*.py"))
@@ -81,7 +85,7 @@ class Names:
         if dotted in self.modules:
             return True
         parts = dotted.split(".")
-        if parts[0] not in {name.split(".")[0] for name in self.modules}:
+        if parts[0] not in self._roots:
             return True  # of another project
         for cut in range(len(parts) - 1, 0, -1):
             module = self.modules.get(".".join(parts[:cut]))
@@ -137,11 +141,34 @@ def _names(body: Iterable[ast.stmt]) -> Iterator[str]:
 
 def _class_of(node: ast.ClassDef) -> Class:
     own = set(_names(_at_the_top(node.body)))
-    for one in ast.walk(node):
-        match one:
+    for target in (target for one in statements(node) for target in _targets(one)):
+        match target:
             case ast.Attribute(value=ast.Name(id="self"), attr=attr, ctx=ast.Store()):
                 own.add(attr)
     return Class(frozenset(own), tuple(ast.unparse(base).partition("[")[0] for base in node.bases))
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """The statements within a node, without the expressions in them: most nodes are expressions."""
+    for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for inner in getattr(node, part, ()):
+            yield inner
+            yield from statements(inner)
+
+
+def _targets(statement: ast.AST) -> Iterator[ast.AST]:
+    """The expressions that a statement assigns to, with those in them."""
+    match statement:
+        case ast.Assign(targets=targets):
+            found: list[ast.expr] = targets
+        case ast.AnnAssign(target=target) | ast.AugAssign(target=target) | ast.For(target=target):
+            found = [target]
+        case ast.With(items=items):
+            found = [item.optional_vars for item in items if item.optional_vars is not None]
+        case _:
+            return
+    for target in found:
+        yield from ast.walk(target)
 
 
 def _imports(node: ast.AST, package: str) -> Iterator[tuple[str, str]]:

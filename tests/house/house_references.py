@@ -78,14 +78,15 @@ class Repository:
             found = [path for path in self.root.rglob("*") if not {"build", ".venv"} & set(path.parts)]
         return sorted(path for path in found if path.suffix in READ and path.is_file())
 
-    def references(self) -> Iterator[Reference]:
+    @cached_property
+    def references(self) -> tuple[Reference, ...]:
         """Every reference in every file."""
-        for path in self.files():
-            yield from references(str(path.relative_to(self.root)), path.read_text())
+        texts = ((str(path.relative_to(self.root)), path.read_text()) for path in self.files())
+        return tuple(one for path, text in texts for one in references(path, text))
 
     def dangling(self) -> list[Reference]:
         """The references that lead nowhere."""
-        return [one for one in self.references() if not self.resolves(one)]
+        return [one for one in self.references if not self.resolves(one)]
 
     def resolves(self, one: Reference) -> bool:
         """True if what a reference names exists."""

@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from house_names import Names
@@ -126,6 +127,8 @@ _WORDS = re.compile(
     "|".join(rf"(?<![A-Za-z]){re.escape(word)}(?![A-Za-z])" for word in sorted(RETIRED, key=len, reverse=True)), re.I
 )
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_MAY_BE_VAGUE = re.compile(rf"(?i:{'|'.join(VAGUE_PARTS)})(?![a-z])|{'|'.join(VAGUE_PARTS).upper()}")
+"""Is in each text that has a vague identifier. Most texts have none, so they need not be parsed."""
 _PERSONS = re.compile(rf"\b(?:{'|'.join(PERSONS)})\b", re.I)
 _TEST = re.compile(r"\btest_\w+")  # a page names the tests that guard it
 _OPENING = re.compile(rf'^\s*r?"""({"|".join(OPENINGS)})\b')
@@ -154,22 +157,33 @@ def findings_in_tests() -> Iterator[Finding]:
 
 def read(path: str, text: str) -> Iterator[Finding]:
     """The retired words and openings of a text."""
+    lowered = text.lower()
+    present = [word for word in RETIRED if word in lowered]  # parts of other words, mostly
+    allowed = [part for file, part, _ in ALLOWED if path == file]
     for number, line in enumerate(text.splitlines(), 1):
-        if any(path == file and part in line for file, part, _ in ALLOWED):
+        if any(part in line for part in allowed):
             continue
-        yield from (Finding(path, number, found[0].lower()) for found in _WORDS.finditer(_TEST.sub("", line)))
-        opening = _OPENING.match(line) if path.endswith(".py") else None
+        if present and any(word in line.lower() for word in present):
+            yield from (Finding(path, number, found[0].lower()) for found in _WORDS.finditer(_TEST.sub("", line)))
+        opening = _OPENING.match(line) if path.endswith(".py") and '"""' in line else None
         if opening is not None:
             yield Finding(path, number, f'"""{opening[1]}')
 
 
 def vague_identifiers(path: str, text: str) -> Iterator[Finding]:
     """The vague parts of all identifiers in a Python source; a page has none."""
-    for node in ast.walk(ast.parse(text if path.endswith(".py") else "")):
+    if not path.endswith(".py") or _MAY_BE_VAGUE.search(text) is None:
+        return
+    for node in ast.walk(ast.parse(text)):
         names = (getattr(node, attribute, None) for attribute in ("id", "attr", "arg", "name", "asname"))
         for name in names:
-            parts = {part.lower() for part in _PARTS.findall(name)} if isinstance(name, str) else set()
-            yield from (Finding(path, getattr(node, "lineno", 0), part) for part in sorted(parts & {*VAGUE_PARTS}))
+            parts = _vague_parts(name) if isinstance(name, str) else ()
+            yield from (Finding(path, getattr(node, "lineno", 0), part) for part in parts)
+
+
+@cache
+def _vague_parts(identifier: str) -> tuple[str, ...]:
+    return tuple(sorted({part.lower() for part in _PARTS.findall(identifier)} & VAGUE_PARTS.keys()))
 
 
 def persons(path: str, text: str) -> Iterator[Finding]:

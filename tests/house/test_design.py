@@ -6,8 +6,6 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 OUTSIDE = {"asyncio", "io", "os", "pathlib", "queue", "random", "shutil", "socket", "subprocess"}
 OUTSIDE |= {"tempfile", "threading", "time", "duckdb", "pyarrow.fs", "pyarrow.parquet"}
@@ -43,9 +41,10 @@ def imported(tree: ast.AST) -> Iterator[str]:
             yield from (".".join(parts[: cut + 1]) for cut in range(len(parts)))
 
 
-@pytest.mark.parametrize("path", core(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_core_does_no_io(path: Path) -> None:
-    assert impure(ast.parse(path.read_text())) == ALLOWED.get(path.relative_to(ROOT).as_posix(), set())
+def test_the_core_does_no_io() -> None:
+    found = {path.relative_to(ROOT).as_posix(): impure(ast.parse(path.read_text())) for path in core()}
+    assert len(found) > 100
+    assert {path: reached for path, reached in found.items() if reached} == ALLOWED
 
 
 def impure(tree: ast.AST) -> set[str]:

@@ -22,7 +22,7 @@ def test_every_reference_leads_somewhere(repository: Repository) -> None:
 
 
 def test_references_of_every_kind_are_found(repository: Repository) -> None:
-    kinds = {one.kind for one in repository.references()}
+    kinds = {one.kind for one in repository.references}
     assert kinds == {"law", "section", "of the paper", "file", "page", "role", "name"}
 
 

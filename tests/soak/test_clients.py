@@ -14,8 +14,8 @@ from qoop.planner.plan import Resources
 from qoop.query.job import Job
 
 
-def clients(folder: Path, spill: Path) -> Clients:
-    return Clients(folder, spill / "spill", number=10, seconds=3.0)
+def clients(folder: Path, spill: Path, seconds: float) -> Clients:
+    return Clients(folder, spill / "spill", number=10, seconds=seconds)
 
 
 def test_nothing_is_lost_when_many_ask_at_once(
@@ -25,7 +25,7 @@ def test_nothing_is_lost_when_many_ask_at_once(
     monkeypatch.setattr(soak_clients, "QUERIES", (3, 42, 52, 96))
     monkeypatch.setattr(soak_clients, "GROWTH", 1.0)
     monkeypatch.setattr(soak_clients, "UNFAIR", 10.0)
-    report = perform(clients(benchmark_data("tpcds", 0.01), tmp_path))
+    report = perform(clients(benchmark_data("tpcds", 0.01), tmp_path, 1.5))
     report.check()
     assert report.times["answers compared with DuckDB's"] > 0 and set(report.waits) <= set(TENANTS)
     assert "slot seconds" in "\n".join(report.lines())
@@ -47,4 +47,4 @@ def test_a_job_that_never_ends_an_unfair_share_and_memory_that_grows_are_found(
         fair.check()
     monkeypatch.setattr(soak_clients, "QUERIES", (96,))
     monkeypatch.setattr(Job, "history", lambda job: [ShareReported(0.0, Resources())])
-    assert perform(clients(benchmark_data("tpcds", 0.01), tmp_path)).problems
+    assert perform(clients(benchmark_data("tpcds", 0.01), tmp_path, 0.1)).problems

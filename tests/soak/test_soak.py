@@ -50,7 +50,7 @@ def test_the_soak_finds_rows_that_are_missing(
 def test_the_soak_finds_what_is_not_let_go(
     benchmark_texts: None, benchmark_data: Callable[[str, float], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waits.PATIENCE", 2.0)
+    monkeypatch.setattr("waits.PATIENCE", 0.5)
     monkeypatch.setattr(Session, "_take", lambda session, handle, _: session.backend.read(handle.outputs()[0].key))
     with Subjects(partial(benchmark_data, "tpcds")) as subjects, pytest.raises(AssertionError, match="are held"):
         perform(scenario("7", 2 * TICKS), subjects, tmp_path)

@@ -49,6 +49,7 @@ class Screen:
             env={name: value for name, value in os.environ.items() if name not in _SIZE} | told | environment,
             timeout=60,
         )
+        self._child.delaybeforesend = None  # pexpect waits 50 ms before each text, for programs that ask for passwords
 
     @property
     def text(self) -> str:
@@ -96,11 +97,11 @@ class Screen:
 
     def wait(self, *texts: str) -> str:
         """Wait until all of the texts have been seen; return the screen."""
-        return self._until(lambda: all(text in self.all_text for text in texts), texts)
+        return self._until(lambda: all(map(self.all_text.__contains__, texts)), texts)
 
     def wait_now(self, *texts: str, times: int = 1) -> str:
         """Wait until all of the texts are on the screen that many times; return the screen."""
-        return self._until(lambda: all(self.text.count(text) == times for text in texts), texts)
+        return self._until(lambda: all(count == times for count in map(self.text.count, texts)), texts)
 
     def _until(self, seen: Callable[[], bool], what: object) -> str:
         deadline = time.monotonic() + PATIENCE

@@ -272,6 +272,7 @@ def test_a_session_in_a_real_group_follows_its_limits_by_default(real_group: Con
             real_group.limit_cpus(0.5)
             until(lambda: size()[1] == "1")
             assert "the control group allows" in size()[2]
+            real_group.limit_cpus(1.5)  # half a CPU would make all that follows slow
             real_group.limit_memory(3 * GB)  # more than it was opened with
             until(lambda: int(size()[0]) > GB)
         finally:

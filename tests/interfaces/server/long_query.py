@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,21 @@ LONG = (
 )
 
 
-def answer_of_long(folder: Path, text: str = LONG, keys: int = 3000) -> list[tuple[Any, ...]]:
-    """Make the files; return DuckDB's answer. keys: the more of them, the fewer rows the join has."""
-    data = folder / "data"
-    data.mkdir()
+def files_of_long(folder: Path, keys: int = 3000) -> None:
+    """Make the files. keys: the more of them, the fewer rows the join has."""
+    (folder / "data").mkdir()
     (folder / "my.toml").write_text("slots = 1\nstaged = true\n")
     with duckdb.connect() as connection:
-        rows = f"SELECT i % {keys} AS k, i AS v FROM range(300000) t(i)"
-        connection.execute(f"COPY ({rows}) TO '{data}/big.parquet' (ROW_GROUP_SIZE 20000)")
-        connection.execute(f"CREATE VIEW big AS FROM '{data}/big.parquet'")
+        connection.execute(f"COPY ({_rows(keys)}) TO '{folder / 'data'}/big.parquet' (ROW_GROUP_SIZE 20000)")
+
+
+@cache
+def answer_of_long(text: str = LONG, keys: int = 3000) -> list[tuple[Any, ...]]:
+    """DuckDB's answer."""
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE big AS {_rows(keys)}")
         return connection.execute(text).fetchall()
+
+
+def _rows(keys: int) -> str:
+    return f"SELECT i % {keys} AS k, i AS v FROM range(300000) t(i)"
