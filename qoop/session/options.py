@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from qoop.adaptive.cluster.sizing import AUTO, Auto, Sizing
 from qoop.adaptive.schedulers.terms import Terms
@@ -54,7 +54,9 @@ class SweepTerms(JobTerms, total=False):
         poor trials: "park", by default: they run when no other waits; "kill": they end.
     prepare: a query that runs once; steps and metrics read its rows as the table `prepared`. With
         `connect(checkpoints=FOLDER)` another sweep of the same content finds them.
-    former: the name of the previous step's rows. seed: of the drawn settings, and of the order of pieces in a race.
+    former: the name of the previous step's rows. seed: of the drawn settings, and of the order of pieces.
+    fidelity: "pieces": the first `every` steps of a trial read a tenth of the largest table; their metrics are
+        estimates, and no results.
     name: with `connect(checkpoints=FOLDER)`, a later process goes on with the sweep of that name.
     """
 
@@ -70,6 +72,7 @@ class SweepTerms(JobTerms, total=False):
     prepare: str | None
     former: str
     seed: int
+    fidelity: Literal["pieces"] | None
     name: str | None
 
 

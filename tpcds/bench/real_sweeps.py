@@ -28,6 +28,8 @@ from qoop.programs.sweeps.policies import NAMES
 from qoop.tpcds.results import Results
 
 OTHERS = ("optuna", "tune")
+PIECES = "pieces"
+"""The side that is `pop`, with early steps over some pieces of the rows."""
 SLOTS = 2
 _REACHED = 0.1
 """The part of the trials that reach the target."""
@@ -89,7 +91,8 @@ WORKLOADS = (
 
 @dataclass(frozen=True)
 class RealOptions:
-    """rows: of the points. trials: settings. orders: in which they are tried. sides: schedulers of qoop, and `OTHERS`.
+    """rows: of the points. trials: settings. orders: in which they are tried. sides: schedulers of qoop, `PIECES`, and
+    `OTHERS`.
     every: steps to the first decision. results: a file taken up and kept."""
 
     rows: int = 100_000
@@ -131,9 +134,9 @@ def run(options: RealOptions, tell: Callable[[str], object]) -> dict[str, dict[s
     """Every side on every workload in each order. Returns the runs by workload and side: seconds, steps, reached.
 
     Raises ConfigError."""
-    unknown = set(options.sides) - {*NAMES, *OTHERS}
+    unknown = set(options.sides) - {*NAMES, PIECES, *OTHERS}
     if unknown:
-        known = ", ".join([*NAMES, *OTHERS])
+        known = ", ".join([*NAMES, PIECES, *OTHERS])
         raise ConfigError(f"there is no side {', '.join(sorted(unknown))}; there are {known}")
     settings = {"rows": options.rows, "trials": options.trials, "every": options.every, "duckdb": duckdb.__version__}
     results = Results(options.results, settings)
@@ -219,7 +222,7 @@ def _side(side: str, race: _Race) -> dict[str, Any]:
     return _by_tune(race) if side == "tune" else _by_qoop(side, race)
 
 
-def _by_qoop(scheduler: str, race: _Race) -> dict[str, Any]:
+def _by_qoop(side: str, race: _Race) -> dict[str, Any]:
     import qoop
 
     with qoop.connect(slots=SLOTS, memory="2GB") as session:
@@ -228,8 +231,9 @@ def _by_qoop(scheduler: str, race: _Race) -> dict[str, Any]:
         begun = time.monotonic()
         study = session.sweep(
             race.workload.step, {"rate": list(race.rates)}, metric=race.workload.metric, start=race.workload.start,
-            target=race.target, direction=race.workload.direction, scheduler=scheduler, every=race.every,
-            most=race.workload.most,
+            target=race.target, direction=race.workload.direction, every=race.every,
+            most=race.workload.most, scheduler="pop" if side == PIECES else side,
+            fidelity="pieces" if side == PIECES else None,
         )  # fmt: skip
         study.wait()
         seconds = time.monotonic() - begun

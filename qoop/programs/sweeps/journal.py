@@ -76,14 +76,11 @@ class Journal:
         columns = tuple(zip(result.columns, result.types, strict=True))
         self._answers.put(f"{trial}-{number}", Part(result.lossless(), columns))
 
-    def drop_answers(self, trial: int, scores: Sequence[float]) -> None:
-        """Remove answers of earlier steps, now that the one of the next step is written. A process that goes on reads
-        the last one and the first of the best. scores: of the steps with messages."""
-        before = scores[:-1]
-        if before:
-            needed = {len(scores) - 1, scores.index(max(scores))}
-            for number in {len(before) - 1, before.index(max(before))} - needed:
-                self._answers.drop(f"{trial}-{number}")
+    def drop_answers(self, trial: int, scores: Sequence[float], estimated: int) -> None:
+        """Remove answers of earlier steps, now that the one of the next step is written. scores: of the steps with
+        messages. estimated: those of the first steps that are no results."""
+        for number in _needed(scores[:-1], estimated) - _needed(scores, estimated):
+            self._answers.drop(f"{trial}-{number}")
 
     def answer(self, trial: int, number: int) -> Result:
         """The answer of a step. Raises CheckpointError if it is gone or damaged."""
@@ -128,3 +125,9 @@ class Journal:
         if not whole:
             raise DiskFull(f"the sweep cannot be written to {self._folder}: there is no space left")
         self._written += 1
+
+
+def _needed(scores: Sequence[float], estimated: int) -> set[int]:
+    """The steps whose answers a process that goes on reads: the last one, and the first of the best results."""
+    results = scores[estimated:]
+    return ({len(scores) - 1} if scores else set()) | ({estimated + results.index(max(results))} if results else set())

@@ -132,7 +132,7 @@ def _nearly_all_are_poor(sweep: Sweep) -> bool:
 
 
 def _bandit_fate(sweep: Sweep, number: int) -> Fate:
-    best = sweep.trials[number].best
+    best = sweep.trials[number].highest
     return "running" if number == sweep.best or best + _BANDIT * abs(best) > sweep.highest else "pruned"
 
 
@@ -150,7 +150,7 @@ def _median_fate(sweep: Sweep, number: int) -> Fate:
     if len(others) < _FEWEST:
         return "running"
     means = [sum(trial.scores[:steps]) / steps for trial in others]
-    return "running" if sweep.trials[number].best >= median(means) else "pruned"
+    return "running" if sweep.trials[number].highest >= median(means) else "pruned"
 
 
 def _bracket(sweep: Sweep, number: int) -> int:
@@ -185,19 +185,19 @@ def _halved(sweep: Sweep, paused: Sequence[int], new: Sequence[int]) -> int | No
     trial; else the best that is left."""
 
     def best_of(numbers: Sequence[int]) -> int | None:
-        return max(numbers, key=lambda number: sweep.trials[number].best, default=None)
+        return max(numbers, key=lambda number: sweep.trials[number].highest, default=None)
 
     between = best_of([number for number in paused if not _is_rung(sweep, number)])
     if between is not None:
         return between
-    for number in sorted(paused, key=lambda number: (-len(sweep.trials[number].scores), -sweep.trials[number].best)):
+    for number in sorted(paused, key=lambda number: (-len(sweep.trials[number].scores), -sweep.trials[number].highest)):
         steps, bracket = len(sweep.trials[number].scores), _bracket(sweep, number)
         reached = [
             max(trial.scores[:steps])
             for place, trial in enumerate(sweep.trials)
             if len(trial.scores) >= steps and _bracket(sweep, place) == bracket
         ]
-        rank = sum(score > sweep.trials[number].best for score in reached)
+        rank = sum(score > sweep.trials[number].highest for score in reached)
         if rank < len(reached) // _RUNG:
             return number
     return _first_in(sweep, new) if new else best_of(paused)

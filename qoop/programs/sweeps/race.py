@@ -53,6 +53,9 @@ class Racer:
     p: float = -1.0
     why: str = ""
 
+    estimated = 0  # no steps before its own query
+    estimate = None  # `best` is one while it races
+
     @property
     def best(self) -> float:
         """The last score."""
@@ -144,6 +147,10 @@ class Race:
     def highest(self) -> float:
         """The best exact score."""
         return max((self.trials[one].best for one in self._numbers("complete")), default=-inf)
+
+    def is_best(self, number: int, step: int, score: float) -> bool:
+        """True if an exact score is above those before."""
+        return score > self.highest
 
     # Inside
 

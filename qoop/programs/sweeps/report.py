@@ -11,6 +11,8 @@ import pyarrow as pa
 from qoop.catalog.sizes import counted
 
 if TYPE_CHECKING:
+    import pandas
+
     from qoop.programs.sweeps.study import Study, TrialStatus
 
 _GREY = ' style="color: #888"'
@@ -23,7 +25,8 @@ _COLOURS = {"promising": "#36c", "opportunistic": "#999", "poor": "#ddd"}
 
 
 def trials_table(study: Study) -> pa.Table:
-    """A row a trial: number, state, kind, value, steps, seconds, chance, params, the metrics of its steps, and why."""
+    """A row a trial: number, state, kind, value, steps, seconds, chance, params, the metrics of its steps, why, and
+    estimate."""
     trials, curves = study.trials, study.curves
     columns = {
         "number": pa.array([one.number for one in trials], pa.int32()),
@@ -36,8 +39,21 @@ def trials_table(study: Study) -> pa.Table:
         "params": _structs([dict(one.params) for one in trials]),
         "values": pa.array(curves, pa.list_(pa.float64())),
         "why": pa.array([one.why for one in trials], pa.string()),
+        "estimate": pa.array([one.estimate for one in trials], pa.float64()),
     }
     return pa.table(columns)
+
+
+def trials_frame(trials: Sequence[TrialStatus]) -> pandas.DataFrame:
+    """A row a trial: its status, and a column `params_…` for each parameter."""
+    import pandas
+
+    names = "number", "state", "value", "steps", "seconds", "chance", "kind", "why", "estimate"
+    rows = [
+        {name: getattr(one, name) for name in names} | {f"params_{name}": found for name, found in one.params.items()}
+        for one in trials
+    ]
+    return pandas.DataFrame(rows)
 
 
 def _structs(settings: Sequence[dict[str, Any]]) -> pa.Array:

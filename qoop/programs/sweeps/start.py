@@ -13,7 +13,7 @@ from qoop.catalog.value import value
 from qoop.planner.explain import seconds_text
 from qoop.programs.approximate.planning import SessionQueries
 from qoop.programs.folder_lock import folder_lock
-from qoop.programs.iterate.planning import StepPlanning
+from qoop.programs.sweeps.fidelity import EarlySteps, StepPlans, early_steps
 from qoop.programs.sweeps.journal import Journal
 from qoop.programs.sweeps.kinds_of_options import check_kinds
 from qoop.programs.sweeps.metric import with_metric
@@ -73,6 +73,7 @@ class SweepOptions:
     sampler: Any = None
     prepare: str | None = None
     prepared: object = None
+    fidelity: str | None = None
 
     @property
     def policy(self) -> str:
@@ -120,7 +121,8 @@ def begun(
             tables = stack.enter_context(_with_prepared(measured[0], tables, options))
             planning = planning.apart(tables)
         racing = "" if repeats else _racing(texts, tables, planning, options)
-        trials = tuple(Trial(turn=number) for number in range(len(found)))
+        early = _early(texts[0], repeats, tables, options)
+        trials = tuple(Trial(turn=number, estimated=early.count if early else 0) for number in range(len(found)))
         most = options.most if repeats else 1
         program = Sweep(
             options.policy, trials, options.slots, min(options.boundary, most), most, _score(options, options.target),
@@ -132,14 +134,14 @@ def begun(
             stack.callback(journal.close)
             earlier = journal.open(_identity(step, found, options) | {"table": _version(racing)})
         shared = stack.enter_context(group)
-        plans = StepPlanning(measured[0], options.former, tables, planning.apart)
+        plans = StepPlans(measured[0], options.former, tables, early, planning.apart)
         stack.callback(plans.close)
         queries = None
         if not isinstance(racing, str):
             queries = racing.opened()
             stack.callback(queries.close)
         parts = StudyParts(
-            first, found, measured, plans, options.metric, options.direction, start, shared, queries,
+            first, found, measured, plans.of, options.metric, options.direction, start, shared, queries,
             racing if isinstance(racing, str) else "", journal, log, judge, source,
             lambda setting: with_metric(write(setting), options.metric, options.former),
         )  # fmt: skip
@@ -197,6 +199,16 @@ def _racing(texts: list[str], tables: SessionTables, planning: QueryPlanning, op
     return contest(texts, options.metric, queries, options.confidence, sign, target, options.seed)
 
 
+def _early(text: str, repeats: bool, tables: SessionTables, options: SweepOptions) -> EarlySteps | None:
+    """The early steps that read some pieces of a table, if the sweep has such. text: of a step."""
+    if options.fidelity is None:
+        return None
+    if not repeats:
+        raise ConfigError(f"fidelity is for steps that read {options.former}: trials of one query race over pieces")
+    texts = [text] if options.metric.isidentifier() else [text, query_text(options.metric)]
+    return early_steps(texts, tables, options.seed, min(options.boundary, options.most - 1))
+
+
 def _race(contest: Contest, options: SweepOptions, trials: int) -> Race:
     racers = (Racer(),) * trials
     return Race(racers, contest.rounds, options.slots, _score(options, options.target), options.within)
@@ -235,6 +247,7 @@ def _identity(step: str, found: list[Setting], options: SweepOptions) -> dict[st
         "step": step, "metric": options.metric, "direction": options.direction, "target": options.target,
         "prepare": options.prepare, "scheduler": options.scheduler, "hopeless": options.hopeless,
         "prune": options.prune, "every": options.boundary, "most": options.most, "seed": options.seed, "trials": trials,
+        **({} if options.fidelity is None else {"fidelity": options.fidelity}),
     }  # fmt: skip
 
 
@@ -246,6 +259,10 @@ def _check(options: SweepOptions) -> None:
         raise ConfigError("a sweep with a scheduler of Ray Tune cannot be continued: leave name out")
     if options.name is not None and options.sampler is not None:
         raise ConfigError("a sweep with an Optuna study cannot be continued: leave name out")
+    if options.fidelity not in (None, "pieces"):
+        raise ConfigError(f'fidelity must be "pieces" or None, not {options.fidelity!r}')
+    if options.fidelity is not None and (options.sampler is not None or not isinstance(options.scheduler, str)):
+        raise ConfigError("Optuna and Ray Tune would take estimates by some pieces for results: leave fidelity out")
     if options.direction not in SIGNS:
         raise ConfigError(f"direction must be maximize or minimize, not {options.direction!r}")
     if not 1 <= options.boundary <= options.most:

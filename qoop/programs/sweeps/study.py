@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from qoop.adaptive.program import Begin, End, Show, Stop
@@ -71,6 +72,7 @@ class TrialStatus:
     state: WAITING, RUNNING, COMPLETE, PRUNED or FAIL. params: its setting. value: the best metric of a step; None: no
     step has ended. steps: that have ended. seconds: of slots. chance: of the target; None: not predicted.
     kind: "promising", "opportunistic", "poor", or empty where it is not known yet. why: the error that ended it.
+    estimate: the metric of its last step, as long as its steps read only some pieces of a table.
     """
 
     number: int
@@ -82,9 +84,12 @@ class TrialStatus:
     chance: float | None
     kind: str
     why: str
+    estimate: float | None = None
 
     def __str__(self) -> str:
         found = "" if self.value is None else f": {self.value:.6g}"
+        if self.estimate is not None:
+            found = f": {self.estimate:.6g}, an estimate by some pieces"
         return f"trial {self.number}, {self.state.lower()} after {self.steps} steps{found}"
 
 
@@ -105,7 +110,7 @@ class StudyParts:
     """The parts of a sweep.
 
     first: the table that first steps read. texts: the step of each trial.
-    planning: of steps. start: begins a job on the terms of the group.
+    planning: of the step of a number. start: begins a job on the terms of the group.
     contest: the queries of a race; None: trials have steps, or run exactly, by `reason`.
     log: takes the messages to the program, see `Cluster.program_log`.
     judge: decides about trials, in place of predictions. source: proposes the settings of trials when they begin; then
@@ -115,7 +120,7 @@ class StudyParts:
     first: object
     settings: Sequence[Setting]
     texts: Sequence[str]
-    planning: StepPlanning
+    planning: Callable[[int], StepPlanning]
     metric: str
     direction: Direction
     start: StartsOnTerms
@@ -214,16 +219,10 @@ class Study:
         return self._best
 
     def trials_dataframe(self) -> pandas.DataFrame:
-        """A row a trial: number, state, value, steps, seconds, chance, and a column `params_…` for each parameter."""
-        import pandas
+        """A row a trial: its status, and a column `params_…` for each parameter."""
+        from qoop.programs.sweeps.report import trials_frame
 
-        rows = [
-            {"number": one.number, "state": one.state, "value": one.value, "steps": one.steps, "seconds": one.seconds}
-            | {"chance": one.chance, "kind": one.kind, "why": one.why}
-            | {f"params_{name}": value for name, value in one.params.items()}
-            for one in self.trials
-        ]
-        return pandas.DataFrame(rows)
+        return trials_frame(self.trials)
 
     @property
     def slots(self) -> int:
@@ -243,7 +242,7 @@ class Study:
     @property
     def target(self) -> float | None:
         """The metric that ends the sweep; None: there is none."""
-        return None if self._program.target is None else self._sign * self._program.target
+        return self._metric(self._program.target)
 
     @property
     def curves(self) -> list[list[float]]:
@@ -329,7 +328,7 @@ class Study:
                 self._answers[number] = journal.answer(number, len(trial.scores) - 1)
         if program.best >= 0:
             best = program.trials[program.best]
-            self._best = journal.answer(program.best, best.scores.index(best.best))
+            self._best = journal.answer(program.best, best.scores.index(best.best, best.estimated))
 
     def _load_race(self, program: Race, journal: Journal) -> None:
         if self._parts.contest is not None and program.phase == "reading":
@@ -376,7 +375,7 @@ class Study:
     def _start_step(self, trial: int, number: int) -> None:
         before = self._answers.get(trial, self._parts.first)
         try:
-            planned = self._parts.planning.plan(before, self._text(trial), self._slots_of_step())
+            planned = self._parts.planning(number).plan(before, self._text(trial), self._slots_of_step())
             job = self._parts.start(planned, terms=self._parts.group.terms, follows=number > 0)
         except SessionClosed:
             raise  # the trial can go on in another session
@@ -446,7 +445,7 @@ class Study:
         seconds = time.monotonic() - begun
         try:
             result, metric = parted(job.result(), self._parts.metric)
-            self._parts.planning.ended(job)
+            self._parts.planning(number).ended(job)
         except (Cancelled, SessionClosed):
             raise  # the trial can go on in another session
         except QoopError as error:
@@ -458,12 +457,12 @@ class Study:
 
     def _keep(self, trial: int, number: int, result: Result, score: float) -> None:
         """Keep the answer of a step for the next one, and the best of all."""
-        journal, scores = self._parts.journal, self._program.trials[trial].scores
+        journal, before = self._parts.journal, self._program.trials[trial]
         if journal is not None:
             journal.keep_answer(trial, number, result)
-            journal.drop_answers(trial, scores)
+            journal.drop_answers(trial, before.scores, before.estimated)
         self._answers[trial] = result
-        if score > self._program.highest:
+        if self._program.is_best(trial, number, score):
             self._best = result
 
     def _predict(self, order: Predict, scores: Sequence[float]) -> None:
@@ -483,9 +482,12 @@ class Study:
         kind = "poor" if trial.state in ("parked", "pruned") else "promising" if number in kept else "opportunistic"
         return TrialStatus(
             number, _STATES[trial.state], self._parts.settings[number],
-            self._sign * trial.best if trial.scores else None, len(trial.scores), trial.seconds,
-            trial.p if trial.p >= 0 else None, kind if trial.p >= 0 else "", trial.why,
+            self._metric(trial.best if trial.scores else None), len(trial.scores), trial.seconds,
+            trial.p if trial.p >= 0 else None, kind if trial.p >= 0 else "", trial.why, self._metric(trial.estimate),
         )  # fmt: skip
+
+    def _metric(self, score: float | None) -> float | None:
+        return None if score is None or score == -inf else self._sign * score
 
     def _best_number(self) -> int:
         if self._program.best < 0:

@@ -55,7 +55,8 @@ _RISE = 0.01
 @value
 class Trial:
     """One setting. scores: of its steps that have ended. seconds: of slots. turn: trials that wait go by it, the lowest
-    first. p: its chance of the target; negative: not predicted. ahead: the expected steps until then."""
+    first. p: its chance of the target; negative: not predicted. ahead: the expected steps until then. estimated: its
+    first steps that read only some rows, so that their scores are estimates."""
 
     state: TrialState = "waiting"
     turn: int = 0
@@ -64,11 +65,22 @@ class Trial:
     p: float = -1.0
     ahead: float = 0.0
     why: str = ""
+    estimated: int = 0
 
     @property
     def best(self) -> float:
-        """The highest score of a step."""
+        """The highest score of a step that has read all rows."""
+        return max(self.scores[self.estimated :], default=-inf)
+
+    @property
+    def highest(self) -> float:
+        """The highest score of a step, estimates among them."""
         return max(self.scores, default=-inf)
+
+    @property
+    def estimate(self) -> float | None:
+        """The last score, as long as no step has read all rows."""
+        return self.scores[-1] if 0 < len(self.scores) <= self.estimated else None
 
 
 @value
@@ -135,8 +147,10 @@ class Sweep:
 
     @property
     def highest(self) -> float:
-        """The best score of all trials."""
-        return self.trials[self.best].best if self.best >= 0 else -inf
+        """The best score of all trials; as long as no step has read all rows, the best estimate."""
+        if self.best >= 0:
+            return self.trials[self.best].best
+        return max((trial.highest for trial in self.trials), default=-inf)
 
     @property
     def level(self) -> float:
@@ -165,6 +179,10 @@ class Sweep:
         step = trial.seconds / len(trial.scores)
         return min(left, int(max(0.0, self.within - self.at) / step)) if step else left
 
+    def is_best(self, number: int, step: int, score: float) -> bool:
+        """True if the score of a trial's step, which has read all rows, is above those of all such steps before."""
+        return step >= self.trials[number].estimated and (self.best < 0 or score > self.highest)
+
     # Inside
 
     def _step_ended(self, ended: TrialStepEnded) -> tuple[Sweep, tuple[Order, ...]]:
@@ -172,9 +190,9 @@ class Sweep:
         if trial.state != "running" or ended.number != len(trial.scores):
             return self, ()
         trial = replace(trial, scores=(*trial.scores, ended.score), seconds=trial.seconds + ended.seconds)
-        best = ended.trial if ended.score > self.highest else self.best
+        best = ended.trial if self.is_best(ended.trial, ended.number, ended.score) else self.best
         now = replace(self, at=ended.at, best=best)._with(ended.trial, trial)
-        if self.target is not None and ended.score >= self.target:
+        if self.target is not None and ended.score >= self.target and ended.number >= trial.estimated:
             now, orders = now._with(ended.trial, replace(trial, state="complete"))._ended("the target was reached")
             return now, (Show(ended.trial), *orders)
         if self.within is not None and ended.at >= self.within:

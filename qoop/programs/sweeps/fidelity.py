@@ -1,0 +1,114 @@
+"""Early steps of a sweep over a share of a table's pieces (`fidelity="pieces"`).
+
+The steps before the first decision about a trial read a tenth of the largest table, the same pieces for all trials. So
+their metrics are estimates that compare fairly, and a poor trial costs a tenth. All later steps read the whole table.
+The same idea: `resource="n_samples"` of scikit-learn's `HalvingGridSearchCV`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import replace
+from math import ceil
+from typing import TYPE_CHECKING
+
+from qoop.catalog.errors import ConfigError
+from qoop.catalog.sources.pieces import cut
+from qoop.catalog.value import value
+from qoop.programs.approximate.names import Refused
+from qoop.programs.iterate.planning import StepPlanning
+from qoop.query.tables import SessionTables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qoop.catalog.table import Table
+    from qoop.query.planning import QueryPlanning
+
+SHARE = 0.1
+"""The part of the pieces that early steps read."""
+_PIECES = 100
+"""The pieces of a table, if it has no row groups of its own to read."""
+
+
+@value
+class EarlySteps:
+    """count: the first steps of each trial, which read `table`, some pieces, in place of the whole table of its
+    name."""
+
+    count: int
+    table: Table
+
+
+def early_steps(texts: Iterable[str], tables: SessionTables, seed: int, count: int) -> EarlySteps:
+    """The early steps of a sweep. texts: a step, and the metric if that is a query. seed: draws the pieces.
+
+    Raises ConfigError where a text's answer over some pieces would not estimate that over all."""
+    from qoop.programs.approximate.schedule import schedule  # few sweeps have early steps
+
+    if count < 1:
+        raise ConfigError('fidelity="pieces" needs most to be at least 2: the last step reads all rows')
+    texts = [tables.as_read(text) for text in texts]
+    found = {table.name: table for text in texts for table in tables.named(text).values()}
+    if not found:
+        raise _refused("the step reads no table but its own former rows")
+    table = max(found.values(), key=lambda one: one.rows)
+    _check(texts, table)
+    pieces = cut(table, _PIECES)
+    if pieces is None:
+        raise _refused(f"{table.name}, the largest table, cannot be read by pieces")
+    if pieces.count < _PIECES // 2 and not pieces.in_row_groups:
+        raise _refused(f"{table.name}, the largest table, has only {table.rows:,} rows")
+    order = schedule(pieces.count, seed, pieces.in_row_groups).order
+    chosen = pieces.of(sorted(order[: ceil(SHARE * pieces.count)]), numbered=False)
+    return EarlySteps(count, replace(chosen, name=table.name))
+
+
+def _check(texts: Iterable[str], table: Table) -> None:
+    from sqlglot import parse_one
+
+    from qoop.programs.sweeps.scale_free import shape_of
+
+    for text in texts:
+        try:
+            shape = shape_of(parse_one(text, read="duckdb"), table.name.lower())
+        except Refused as refused:
+            raise _refused(f"{table.name}, the largest table: {refused}") from None
+        if shape not in ("apart", "fixed"):
+            raise _refused(f"the rows of an answer depend on which rows of {table.name}, the largest table, are read")
+
+
+def _refused(reason: str) -> ConfigError:
+    return ConfigError(f'fidelity="pieces" is not for this sweep: {reason}')
+
+
+class StepPlans:
+    """The plannings of a sweep's steps. The arguments are as for `StepPlanning`. early: None: all steps read whole
+    tables."""
+
+    def __init__(
+        self,
+        text: str,
+        former: str,
+        tables: SessionTables,
+        early: EarlySteps | None,
+        planning: Callable[[SessionTables], QueryPlanning],
+    ) -> None:
+        self._whole = StepPlanning(text, former, tables, planning)
+        self._early = self._whole
+        self._count = 0 if early is None else early.count
+        if early is not None:
+            read = {**tables.named(text), early.table.name.lower(): early.table}
+            with closing(SessionTables.apart(read.values(), tables.binder.settings, tables.locked)) as apart:
+                self._early = StepPlanning(text, former, apart, planning)
+
+    def of(self, number: int) -> StepPlanning:
+        """The planning of a step of any trial."""
+        return self._early if number < self._count else self._whole
+
+    def close(self) -> None:
+        """Release the tables."""
+        self._whole.close()
+        if self._early is not self._whole:
+            self._early.close()
