@@ -13,7 +13,7 @@ from qoop.catalog.value import value
 from qoop.planner.explain import seconds_text
 from qoop.programs.approximate.planning import SessionQueries
 from qoop.programs.folder_lock import folder_lock
-from qoop.programs.sweeps.fidelity import EarlySteps, StepPlans, early_steps
+from qoop.programs.sweeps.fidelity import EarlySteps, StepPlans, early_count, early_steps
 from qoop.programs.sweeps.journal import Journal
 from qoop.programs.sweeps.kinds_of_options import check_kinds
 from qoop.programs.sweeps.metric import with_metric
@@ -206,7 +206,7 @@ def _early(text: str, repeats: bool, tables: SessionTables, options: SweepOption
     if not repeats:
         raise ConfigError(f"fidelity is for steps that read {options.former}: trials of one query race over pieces")
     texts = [text] if options.metric.isidentifier() else [text, query_text(options.metric)]
-    return early_steps(texts, tables, options.seed, min(options.boundary, options.most - 1))
+    return early_steps(texts, tables, options.seed, early_count(options.boundary, options.most))
 
 
 def _race(contest: Contest, options: SweepOptions, trials: int) -> Race:
