@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 SHARE = 0.1
 """The part of the pieces that early steps read."""
 _PART = 3
-"""Early steps are the first of so many parts of a trial's steps, and at least those before the first decision."""
-_PIECES = 100
-"""The pieces of a table, if it has no row groups of its own to read."""
+"""Early steps are the first of so many parts of a trial's steps."""
+_PIECES, _FEWEST = 100, 40
+"""The pieces of a table that is not read by row groups, and the fewest that are enough: a tenth is spread over all."""
 
 
 @value
@@ -48,7 +48,9 @@ class EarlySteps:
 
 
 def early_count(every: int, most: int) -> int:
-    """The number of early steps. every: to the first decision about a trial. most: of a trial; the last reads all rows.
+    """The number of early steps: at least those before the first decision about a trial.
+
+    every: steps to that decision. most: steps of a trial, of which the last reads all rows.
 
     >>> early_count(5, 60), early_count(10, 20), early_count(3, 3)
     (20, 10, 2)
@@ -73,7 +75,7 @@ def early_steps(texts: Iterable[str], tables: SessionTables, seed: int, count: i
     pieces = cut(table, _PIECES)
     if pieces is None:
         raise _refused(f"{table.name}, the largest table, cannot be read by pieces")
-    if pieces.count < _PIECES // 2 and not pieces.in_row_groups:
+    if pieces.count < _FEWEST:
         raise _refused(f"{table.name}, the largest table, has only {table.rows:,} rows")
     order = schedule(pieces.count, seed, pieces.in_row_groups).order
     chosen = pieces.of(sorted(order[: ceil(SHARE * pieces.count)]), numbered=False)

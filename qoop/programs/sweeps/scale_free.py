@@ -32,7 +32,7 @@ _MEANS = frozenset(("mean", "favg", "mad"))
 _PARTS = ("limit", "offset", "distinct", "qualify", "sample", "laterals")
 
 
-def shape_of(query: exp.Expression, table: str) -> Shape:
+def shape_of(query: exp.Expr, table: str) -> Shape:
     """The rows of a query, as the rows of a table are read in part. table: its name in lower case.
 
     Raises Refused where values would depend on the part that is read.
@@ -50,7 +50,7 @@ def shape_of(query: exp.Expression, table: str) -> Shape:
     return _shape(query, {table: "rows"})
 
 
-def _shape(query: exp.Expression, known: Mapping[str, Shape]) -> Shape:
+def _shape(query: exp.Expr, known: Mapping[str, Shape]) -> Shape:
     """known: the shapes of tables and of queries in WITH that are not apart, by lower-case name."""
     with_ = query.args.get("with_")
     if with_ is not None:
@@ -70,7 +70,7 @@ def _shape(query: exp.Expression, known: Mapping[str, Shape]) -> Shape:
     return "apart"
 
 
-def _mentions(node: exp.Expression, known: Mapping[str, Shape]) -> bool:
+def _mentions(node: exp.Expr, known: Mapping[str, Shape]) -> bool:
     return any(known.get(one.name.lower(), "apart") != "apart" for one in node.find_all(exp.Table))
 
 
@@ -114,7 +114,7 @@ def _of_nested(select: exp.Select, sources: list[exp.Expression], known: Mapping
     if with_ is not None:
         outside |= {id(one.this) for one in with_.expressions}
     queries = (node for node in own_nodes(select) if isinstance(node, exp.Query) and id(node) not in outside)
-    widest = max((_shape(query, known) for query in queries), key=_ORDER.index, default="apart")
+    widest: Shape = max((_shape(query, known) for query in queries), key=_ORDER.index, default=_ORDER[0])
     if widest in ("groups", "rows"):
         raise Refused("a query in a column or condition has rows that depend on those that are read")
     return widest
@@ -155,7 +155,8 @@ def _check_aggregate(node: exp.Expression) -> None:
 
 def _is_in_quotient(node: exp.Expression) -> bool:
     """True if the expression around a sum is divided by a sum, or divides one."""
-    child, parent = node, node.parent
+    child: exp.Expr = node
+    parent = node.parent
     while parent is not None and not isinstance(parent, exp.Query):
         if isinstance(parent, exp.Div):
             other = parent.expression if child is parent.this else parent.this
