@@ -35,7 +35,7 @@ SHARE = 0.1
 _PART = 3
 """Early steps are the first of so many parts of a trial's steps."""
 _PIECES, _FEWEST = 100, 40
-"""The pieces of a table that is not read by row groups, and the fewest that are enough: a tenth is spread over all."""
+"""The pieces of a table that is not read by row groups. Of fewer than these, a tenth is not spread over the table."""
 
 
 @value

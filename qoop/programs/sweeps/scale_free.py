@@ -167,8 +167,8 @@ def _is_in_quotient(node: exp.Expression) -> bool:
 
 
 def _has_groups_apart(select: exp.Select, sources: list[exp.Expression], shapes: list[Shape]) -> bool:
-    """True if each key of the groups is a column of a source that is read whole, and no condition leaves out a part of
-    its rows for lack of partners among those that are read."""
+    """True if each key of the groups is a column of a source that is read whole, and no condition compares its rows
+    with those that are read."""
     whole = {
         one.alias_or_name.lower() for one, shape in zip(sources, shapes, strict=True) if shape in ("apart", "fixed")
     }

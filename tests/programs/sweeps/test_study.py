@@ -64,7 +64,7 @@ def by_duckdb(points: Path, rate: float, steps: int) -> tuple[float, float]:
         return connection.sql("FROM former").fetchall()[0][0], best
 
 
-@pytest.mark.parametrize("scheduler", ["pop", "asha", "none"])
+@pytest.mark.parametrize("scheduler", ["pop", "asha"])
 def test_it_finds_the_best_setting_and_its_rows(session: qoop.Session, points: Path, scheduler: str) -> None:
     study = session.sweep(
         STEP, {"rate": RATES}, metric=METRIC, start=START, direction="minimize", every=2, most=6, scheduler=scheduler
