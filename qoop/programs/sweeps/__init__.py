@@ -10,6 +10,8 @@
     paired.py       which trials are beaten, by differences over the same pieces
     division.py     how many slots promising trials deserve
     prospects.py    the chance that a curve of scores reaches a level
+    fidelity.py     early steps over some pieces of a table
+    scale_free.py   queries whose answer over some rows estimates that over all of them
     metric.py       the metric of a step, in the step's own job
     space.py        the settings of the trials
     optuna_source.py   settings that an Optuna study proposes
