@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 SHARE = 0.1
 """The part of the pieces that early steps read."""
 _PART = 3
-"""Early steps are the first of so many parts of a trial's steps."""
+"""Early steps are the first of this number of equal parts of a trial's steps."""
 _PIECES, _FEWEST = 100, 40
 """The pieces of a table that is not read by row groups. Of fewer than these, a tenth is not spread over the table."""
 
