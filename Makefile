@@ -29,7 +29,7 @@ FACES   := $(foreach name,server page adapters,tests/interfaces/$(name)) \
 # Generated data is shared by the demo, the tests and the benchmark.
 export QOOP_TEST_DATA = $(DATA)
 
-.PHONY: help demo test test-all test-ray test-cgroups test-dbt test-airflow test-ibis test-package test-pythons soak soak-clients soak-serve soak-restart soak-bombs soak-sim soak-packs soak-growing soak-views soak-reuse soak-sweeps attack fuzz test-duckdb2 test-faces-duckdb2 check docs golden bench picture format clean
+.PHONY: help demo test test-all test-ray test-cgroups test-dbt test-airflow test-ibis test-package test-pythons soak soak-clients soak-serve soak-restart soak-bombs soak-sim soak-packs soak-growing soak-views soak-reuse soak-sweeps attack fuzz test-duckdb2 test-faces-duckdb2 check lint types docs golden bench picture format clean
 
 help:
 	@echo "make demo          a query on TPC-DS data while slots and memory come and go, and a picture of it"
@@ -93,7 +93,9 @@ $(IBIS)/.installed: $(READY)
 demo: $(READY)
 	$(BIN)/python docs/demo.py --data $(DATA)
 
-test: check test-faces-duckdb2
+# mypy needs one core, and the terminals and servers of the faces wait at times: both at once.
+test: $(READY) $(READY2) lint
+	$(MAKE) --jobs 2 types test-faces-duckdb2
 	$(BIN)/pytest --need-benchmarks -n $(PROCESSES) --dist loadfile
 
 test-faces-duckdb2: $(READY) $(READY2)
@@ -171,10 +173,14 @@ fuzz: $(READY) $(READY2)
 test-duckdb2: $(READY2)
 	PYTHONPATH=$(DUCKDB2) $(BIN)/pytest -n $(PROCESSES) --dist loadfile
 
-check: $(READY)
+check: lint types
+
+lint: $(READY)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
-	@rm -rf build
+
+types: $(READY)
+	@rm -rf build/check build/lib build/bdist.*
 	$(INSTALL) --no-deps --target build/check .
 	MYPYPATH=build/check $(BIN)/mypy --python-executable $(BIN)/python -p qoop
 

@@ -9,15 +9,18 @@ import os
 import random
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import hypothesis
 import pytest
 
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.opening import open_duckdb
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))  # modules that tests of all folders use
 
@@ -159,6 +162,27 @@ def on_guard() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("QOOP_GUARD", "always")
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_digesting_instance() -> Iterator[None]:
+    """The outputs of all sessions are compared by one DuckDB: to open one for each session takes 9 ms."""
+    opened: dict[tuple[int, str], duckdb.DuckDBPyConnection] = {}
+    lock = threading.Lock()
+
+    def cursor(**options: Any) -> duckdb.DuckDBPyConnection:
+        with lock:
+            key = os.getpid(), repr(options)
+            if key not in opened:
+                opened[key] = open_duckdb(**options)
+            return opened[key].cursor()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("qoop.engine.digest.open_duckdb", cursor)
+        yield
+    for (process, _), connection in opened.items():
+        if process == os.getpid():
+            connection.close()
 
 
 @pytest.fixture(scope="session")

@@ -29,13 +29,12 @@ def _footer(data: bytes) -> int:
     return len(data) - 8 - int.from_bytes(data[-8:-4], "little")
 
 
-def _known(path: Path, cache: Path) -> bool:
+def _known(path: Path, catalog: Catalog) -> bool:
     """True if there are statistics of the file, False if it cannot be read."""
     try:
-        with Catalog(cache) as catalog:
-            table = catalog.register("t", path)
-            catalog.known_stats("t", [name for name, _ in table.columns])
-            table.source.extremes([name for name, _ in table.columns])
+        table = catalog.register("t", path)
+        catalog.known_stats("t", [name for name, _ in table.columns])
+        table.source.extremes([name for name, _ in table.columns])
         return True
     except SourceError as error:
         assert path.name in str(error) or "table t" in str(error)
@@ -45,14 +44,15 @@ def _known(path: Path, cache: Path) -> bool:
 def test_any_byte_of_a_footer_or_of_a_page_may_be_another(whole: bytes, tmp_path: Path) -> None:
     random_ = random.Random(0)
     known = []
-    for number in range(MUTATIONS):
-        data = bytearray(whole)
-        for _ in range(random_.choice((1, 1, 2, 4))):
-            place = random_.randrange(4 if random_.random() < 0.3 else _footer(whole), len(data) - 8)
-            data[place] = random_.choice((0, 1, 127, 128, 255, data[place] ^ (1 << random_.randrange(8))))
-        path = tmp_path / f"{number}.parquet"
-        path.write_bytes(data)
-        known.append(_known(path, tmp_path / "cache"))
+    with Catalog(tmp_path / "cache") as catalog:
+        for number in range(MUTATIONS):
+            data = bytearray(whole)
+            for _ in range(random_.choice((1, 1, 2, 4))):
+                place = random_.randrange(4 if random_.random() < 0.3 else _footer(whole), len(data) - 8)
+                data[place] = random_.choice((0, 1, 127, 128, 255, data[place] ^ (1 << random_.randrange(8))))
+            path = tmp_path / f"{number}.parquet"
+            path.write_bytes(data)
+            known.append(_known(path, catalog))
     assert set(known) == {True, False}
 
 
@@ -65,7 +65,8 @@ def test_a_column_chunk_of_another_type_or_codec(written: bytes, instead: bytes,
     path = tmp_path / "t.parquet"
     path.write_bytes(whole[:begin] + damaged)
     assert damaged != whole[begin:]
-    assert _known(path, tmp_path / "cache") in (True, False)
+    with Catalog(tmp_path / "cache") as catalog:
+        assert _known(path, catalog) in (True, False)
 
 
 def test_a_footer_that_arrow_refuses_and_duckdb_takes(tmp_path: Path) -> None:

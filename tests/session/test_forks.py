@@ -13,7 +13,7 @@ import pyarrow as pa
 import qoop
 from qoop.catalog.errors import SessionClosed
 os.environ["QOOP_SPILL"] = sys.argv[1] + "/spill"
-session = qoop.connect(slots=2, memory="300MB", checkpoints=sys.argv[1] + "/kept", trace=sys.argv[1] + "/trace.jsonl",
+session = qoop.connect(slots=1, memory="300MB", checkpoints=sys.argv[1] + "/kept", trace=sys.argv[1] + "/trace.jsonl",
                        tables=sys.argv[1] + "/tables")
 session.register("t", pa.table({"a": range(100_000)}))
 session.sql("CREATE TABLE u AS SELECT a % 10 AS b FROM t")

@@ -139,13 +139,13 @@ def test_processes_that_share_a_folder_and_are_killed(seed: int, tpcds_small: Pa
         session.register_folder(tpcds_small)
         expected = {text: session.sql(text).fetchall() for text in TEXTS}
     right, processes = 0, [sharing(tpcds_small, folder, budget, expected, seed)]
-    for tick in range(6):
+    for tick in range(4):
         processes.append(sharing(tpcds_small, folder, budget, expected, seed + tick))
         assert processes[-1].stdout is not None and processes[-1].stdout.readline() == "right\n"
         time.sleep(random_.uniform(0.0, 0.3))
         right += ended(processes.pop(random_.randrange(2)))
     right += sum(map(ended, processes))
-    assert right > 10, f"seed {seed}: only {right} answers"
+    assert right > 6, f"seed {seed}: only {right} answers"
     with qoop.connect(slots=1, checkpoints=folder, checkpoint_budget=budget) as session:
         session.register_folder(tpcds_small)
         assert {text: session.sql(text).fetchall() for text in TEXTS} == expected
