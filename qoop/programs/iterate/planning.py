@@ -20,6 +20,7 @@ from qoop.query.tables import SessionTables
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from qoop.catalog.catalog import Catalog
     from qoop.planner.sql.bind import Bound
     from qoop.query.job import Job, Planned
     from qoop.query.planning import QueryPlanning
@@ -34,6 +35,16 @@ def column_of(result: Result, name: str) -> pa.ChunkedArray:
     if name.lower() not in names:
         raise ExecutionError(f"the step has no column {name}; it has {', '.join(result.columns)}")
     return result.arrow().column(names.index(name.lower()))
+
+
+def table_of(name: str, answer: Result, catalog: Catalog) -> Table:
+    """An answer as a table of a name, with the types that DuckDB gave it."""
+    table = catalog.opened(name, answer.lossless())
+    types = changed_types(zip(answer.unique_columns, answer.types, strict=True))
+    if not types:
+        return table
+    columns = tuple((name, types.get(name, type_)) for name, type_ in table.columns)
+    return replace(table, columns=columns, version=table_version(table.source, columns))
 
 
 class StepPlanning:
@@ -65,7 +76,7 @@ class StepPlanning:
 
         Raises QueryError for a step that is not a query over these tables."""
         if isinstance(before, Result):
-            self._tables.create(self._answered(before))
+            self._tables.create(table_of(self._former, before, self._tables.catalog))
         elif before is not None:
             self._tables.register(self._former, before)
         text = self._text if text is None else text
@@ -74,15 +85,6 @@ class StepPlanning:
         planned = self._planning.repeated(text, self._bounds.get(text), self._seconds, slots)
         self._bounds[text] = planned.bound
         return planned
-
-    def _answered(self, answer: Result) -> Table:
-        """The table of an answer, with the types that DuckDB gave it."""
-        table = self._tables.catalog.opened(self._former, answer.lossless())
-        types = changed_types(zip(answer.unique_columns, answer.types, strict=True))
-        if not types:
-            return table
-        columns = tuple((name, types.get(name, type_)) for name, type_ in table.columns)
-        return replace(table, columns=columns, version=table_version(table.source, columns))
 
     def ended(self, job: Job) -> None:
         """A step has ended. The next ones run as it did if that was by DuckDB's plan, and if a comparison with others

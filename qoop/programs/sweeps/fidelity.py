@@ -18,16 +18,19 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import ConfigError
-from qoop.catalog.sources.pieces import cut
+from qoop.catalog.lexer import quoted
+from qoop.catalog.sources.memory import ArrowSource
+from qoop.catalog.sources.pieces import Pieces, cut
 from qoop.catalog.value import value
 from qoop.programs.approximate.names import Refused
-from qoop.programs.iterate.planning import StepPlanning
+from qoop.programs.iterate.planning import StepPlanning, table_of
 from qoop.query.tables import SessionTables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from qoop.catalog.table import Table
+    from qoop.query.job import Job, Planned
     from qoop.query.planning import QueryPlanning
 
 SHARE = 0.1
@@ -36,15 +39,18 @@ _PART = 3
 """Early steps are the first of this number of equal parts of a trial's steps."""
 _PIECES, _FEWEST = 100, 40
 """The pieces of a table that is not read by row groups. Of fewer than these, a tenth is not spread over the table."""
+_BYTES, _MOST_LOADED = 8, 1 / 16
+"""The bytes of a value, and the part of the memory that pieces may take."""
 
 
 @value
 class EarlySteps:
     """count: the first steps of each trial, which read `table`, some pieces, in place of the whole table of its
-    name."""
+    name. columns: that they read."""
 
     count: int
     table: Table
+    columns: tuple[str, ...]
 
 
 def early_count(every: int, most: int) -> int:
@@ -71,7 +77,7 @@ def early_steps(texts: Iterable[str], tables: SessionTables, seed: int, count: i
     if not found:
         raise _refused("the step reads no table but its own former rows")
     table = max(found.values(), key=lambda one: one.rows)
-    _check(texts, table)
+    columns = _columns(texts, table)
     pieces = cut(table, _PIECES)
     if pieces is None:
         raise _refused(f"{table.name}, the largest table, cannot be read by pieces")
@@ -79,21 +85,47 @@ def early_steps(texts: Iterable[str], tables: SessionTables, seed: int, count: i
         raise _refused(f"{table.name}, the largest table, has only {table.rows:,} rows")
     order = schedule(pieces.count, seed, pieces.in_row_groups).order
     chosen = pieces.of(sorted(order[: ceil(SHARE * pieces.count)]), numbered=False)
-    return EarlySteps(count, replace(chosen, name=table.name))
+    return EarlySteps(count, replace(chosen, name=table.name), columns)
 
 
-def _check(texts: Iterable[str], table: Table) -> None:
-    from sqlglot import parse_one
+def loaded(
+    early: EarlySteps, tables: SessionTables, planning: QueryPlanning, start: Callable[[Planned], Job]
+) -> EarlySteps:
+    """The same steps over pieces in memory, if these are parts of the row groups of files: to read them takes nearly as
+    long as to read the whole table. Raises as the job that reads them."""
+    source = early.table.source
+    assert isinstance(source, Pieces)
+    row_groups = any(run.borders for run in source.runs)
+    size = early.table.rows * len(early.columns) * _BYTES
+    if isinstance(source.base, ArrowSource) or row_groups or size > _MOST_LOADED * planning.usable.memory:
+        return early
+    text = f"SELECT {', '.join(map(quoted, early.columns))} FROM {quoted(early.table.name)}"
+    with closing(SessionTables.apart([early.table], tables.binder.settings, tables.locked)) as apart:
+        rows = start(planning.apart(apart).plan(text)).result()
+        return replace(early, table=table_of(early.table.name, rows, apart.catalog))
+
+
+def _columns(texts: Iterable[str], table: Table) -> tuple[str, ...]:
+    """The columns of the table that queries read. Raises ConfigError where a part of its rows does not estimate an
+    answer."""
+    from sqlglot import exp, parse_one
 
     from qoop.programs.sweeps.scale_free import shape_of
 
+    names = set()
     for text in texts:
+        query = parse_one(text, read="duckdb")
         try:
-            shape = shape_of(parse_one(text, read="duckdb"), table.name.lower())
+            shape = shape_of(query, table.name.lower())
         except Refused as refused:
             raise _refused(f"{table.name}, the largest table: {refused}") from None
         if shape not in ("apart", "fixed"):
             raise _refused(f"the rows of an answer depend on which rows of {table.name}, the largest table, are read")
+        if any(not isinstance(star.parent, exp.Count) for star in query.find_all(exp.Star)):
+            names |= {name.lower() for name, _ in table.columns}
+        names |= {one.name.lower() for one in query.find_all(exp.Identifier)}
+    columns = [name for name, _ in table.columns]
+    return tuple(name for name in columns if name.lower() in names) or tuple(columns[:1])
 
 
 def _refused(reason: str) -> ConfigError:

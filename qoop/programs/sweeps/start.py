@@ -13,7 +13,7 @@ from qoop.catalog.value import value
 from qoop.planner.explain import seconds_text
 from qoop.programs.approximate.planning import SessionQueries
 from qoop.programs.folder_lock import folder_lock
-from qoop.programs.sweeps.fidelity import EarlySteps, StepPlans, early_count, early_steps
+from qoop.programs.sweeps.fidelity import EarlySteps, StepPlans, early_count, early_steps, loaded
 from qoop.programs.sweeps.journal import Journal
 from qoop.programs.sweeps.kinds_of_options import check_kinds
 from qoop.programs.sweeps.metric import with_metric
@@ -134,6 +134,8 @@ def begun(
             stack.callback(journal.close)
             earlier = journal.open(_identity(step, found, options) | {"table": _version(racing)})
         shared = stack.enter_context(group)
+        if early is not None:
+            early = loaded(early, tables, planning, lambda planned: start(planned, terms=shared.terms))
         plans = StepPlans(measured[0], options.former, tables, early, planning.apart)
         stack.callback(plans.close)
         queries = None

@@ -54,10 +54,21 @@ def test_early_steps_estimate_and_results_are_of_all_rows(session: qoop.Session)
     assert study.best_result().fetchall() == [(pytest.approx(mean),)]
 
 
-def test_no_estimate_reaches_the_target(session: qoop.Session) -> None:
-    study = session.sweep(STEP, target=1e9, **OPTIONS)
+def test_no_estimate_reaches_the_target(session: qoop.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts: list[str] = []
+    start = session.start
+    monkeypatch.setattr(
+        session, "start", lambda planned, **terms: texts.append(planned.bound.text) or start(planned, **terms)
+    )
+    duckdb.execute(f"COPY (SELECT *, 'x' AS other FROM ({ROWS})) TO '{tmp_path}/filed.parquet'")
+    session.register("filed", tmp_path / "filed.parquet")
+    metric = METRIC.replace("points", "filed")
+    study = session.sweep(STEP.replace("points", "filed"), target=1e9, **{**OPTIONS, "metric": metric})
     assert study.wait(60) and study.why == "the target was reached"
     assert study.trials[study.best_number].steps == 4
+    assert texts[1] == 'SELECT "v" FROM "filed"' and texts[2].startswith("WITH qoop_step"), (
+        "pieces are read once, apart"
+    )
     pure, orders = Sweep("pop", (Trial(estimated=2),), 1, 5, 9, 0.5).after(Begin())
     for step, score in enumerate((0.9, 0.8)):
         pure, orders = pure.after(TrialStepEnded(0, step, score, 1.0, 1.0))
