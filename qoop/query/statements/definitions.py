@@ -302,8 +302,9 @@ class Definitions:
         before = self._catalog.table(name)
         now = self._storage.present(before)
         assert isinstance(now.source, FilesSource)
-        rows, scan, put = (partial(do, now) for do in (self._storage.rows, self._storage.scan, self._storage.put))
-        target = changing.Target(self.names.parts(name), now.columns, now.source.file_rows(), rows, scan, put)
+        storage, parts, pieces = self._storage, self.names.parts(name), now.source.file_rows()
+        rows, scan, put = partial(storage.rows, now), partial(storage.scan, now), partial(storage.put, now)
+        target = changing.Target(parts, now.columns, pieces, rows, scan, put)
         if statement.reshapes:
             result = made(*changing.reshaped(statement, target, settings))
             with self.names.lock:
