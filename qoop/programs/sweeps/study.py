@@ -158,8 +158,7 @@ class Study:
         self._best: Result | None = None
         self._running: dict[int, Job] = {}
         self._error: BaseException | None = None
-        self._program: Sweep | Race = program
-        self._ended = False
+        self._program, self._ended = program, False
         for message in earlier:
             self._program, _ = self._program.after(message)
         self._begun = time.monotonic() - self._program.at
@@ -492,7 +491,8 @@ class Study:
     def _best_number(self) -> int:
         if self._program.best < 0:
             self._raise()
-            raise ExecutionError("no step of the sweep has ended so far")
+            estimates = any(trial.scores for trial in self._program.trials)
+            raise ExecutionError(f"{'all metrics are estimates' if estimates else 'no step has ended'} so far")
         return self._program.best
 
     def _raise(self) -> None:

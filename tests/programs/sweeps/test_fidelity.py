@@ -12,7 +12,7 @@ from sqlglot import exp, parse_one
 
 import qoop
 from qoop.adaptive.program import Begin
-from qoop.catalog.errors import ConfigError
+from qoop.catalog.errors import ConfigError, ExecutionError
 from qoop.programs.approximate.names import Refused
 from qoop.programs.sweeps.messages import RunStep, TrialStepEnded
 from qoop.programs.sweeps.scale_free import shape_of
@@ -69,6 +69,11 @@ def test_no_estimate_reaches_the_target(session: qoop.Session, tmp_path: Path, m
     assert texts[1] == 'SELECT "v" FROM "filed"' and texts[2].startswith("WITH qoop_step"), (
         "pieces are read once, apart"
     )
+    endless = session.sweep(STEP, **{**OPTIONS, "most": 1000})
+    assert next(iter(endless.events())).estimate is not None
+    endless.stop()
+    with pytest.raises(ExecutionError, match="all metrics are estimates so far"):
+        endless.best_value.hex()
     pure, orders = Sweep("pop", (Trial(estimated=2),), 1, 5, 9, 0.5).after(Begin())
     for step, score in enumerate((0.9, 0.8)):
         pure, orders = pure.after(TrialStepEnded(0, step, score, 1.0, 1.0))
