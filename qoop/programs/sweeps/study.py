@@ -491,8 +491,8 @@ class Study:
     def _best_number(self) -> int:
         if self._program.best < 0:
             self._raise()
-            estimates = any(trial.scores for trial in self._program.trials)
-            raise ExecutionError(f"{'all metrics are estimates' if estimates else 'no step has ended'} so far")
+            begun = any(trial.scores for trial in self._program.trials)
+            raise ExecutionError(f"{'all metrics are estimates' if begun else 'no step of the sweep has ended'} so far")
         return self._program.best
 
     def _raise(self) -> None:
