@@ -29,7 +29,8 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if not os.path.isdir(os.path.join(__path__[0], "catalog")):  # in a clone, its siblings hold the rest
+# In a clone, the siblings of this folder hold the rest. Not as qoop.qoop: it would contain itself without end.
+if __name__ == "qoop" and not os.path.isdir(os.path.join(__path__[0], "catalog")):
     __path__.append(os.path.dirname(__path__[0]))
 
 from qoop.catalog.errors import (

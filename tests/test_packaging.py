@@ -111,6 +111,12 @@ def test_a_clone_is_imported_from_its_own_folder() -> None:
     assert answer(sys.executable, "-S", "-c", text, cwd=ROOT) == "[(42,)]\n"
 
 
+def test_a_clone_does_not_contain_itself_without_end() -> None:
+    code = "from importlib.util import find_spec; print(find_spec('qoop.qoop.qoop'))"
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT)
+    assert found.stdout.split() == ["None"]
+
+
 def test_a_folder_that_holds_the_clone_does_not_hide_the_package(tmp_path: Path) -> None:
     """A folder without ``__init__.py`` is a namespace package, which goes before the finders of editable installs."""
     (tmp_path / "qoop").symlink_to(ROOT)
