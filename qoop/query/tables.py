@@ -94,6 +94,27 @@ class SessionTables:
             made.adopt(table)
         return made
 
+    def only(self, text: str, *others: Table) -> SessionTables:
+        """The tables and functions of Python that a text needs, and all options, apart from the session.
+
+        text: as `as_read` gives it. others: take the place of tables of their names."""
+        made = SessionTables.apart((*self.named(text).values(), *others), self.binder.settings, self._locked)
+        for function in self.binder.functions(text).values():
+            made.binder.add_function(function)
+        return made
+
+    @contextlib.contextmanager
+    def knowing(self, others: Iterable[Table]) -> Iterator[None]:
+        """Within the block, texts are read as if the session had these tables, too, whose names are free."""
+        with self.naming():
+            for table in others:
+                self.binder.add_table(table.name, table.version, table.columns)
+            try:
+                yield
+            finally:
+                for table in others:
+                    self.binder.drop_table(table.name)
+
     @property
     def locked(self) -> bool:
         """See `qoop.connect`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -133,11 +134,11 @@ class Programs(Registration):
         from qoop.programs.iterate.iteration import StepOptions
         from qoop.programs.iterate.start import iterated
 
-        text = query_text(step)
         first = self.sql(start) if isinstance(start, str) else start
         begin = partial(self.start, resume=False, terms=self._options.terms_with(**terms))
         options, log = StepOptions(loss, until, most, former, curve), self.cluster.program_log()
-        return iterated(text, first, self._tables, self.planning, options, begin, log)
+        with self._written_out(query_text(step)) as text:
+            return iterated(text, first, self._tables, self.planning, options, begin, log)
 
     @interruptible()
     def sweep(
@@ -174,8 +175,12 @@ class Programs(Registration):
         races = goal["confidence"], goal["exact_within"], self.config.ray is not None
         prepare = own.get("prepare")
         prepared = None if prepare is None else self.submit(prepare, resume=True, **terms).result()
-        chosen = SweepOptions(params, trials, metric, slots, folder, *races, prepared=prepared, **own)
-        study = begun(step, first, self._tables, self.planning, chosen, begin, group, log)
+        with ExitStack() as texts:
+            step = texts.enter_context(self._written_out(step))
+            if isinstance(metric, str) and not metric.isidentifier():
+                metric = texts.enter_context(self._written_out(metric))
+            chosen = SweepOptions(params, trials, metric, slots, folder, *races, prepared=prepared, **own)
+            study = begun(step, first, self._tables, self.planning, chosen, begin, group, log)
         self._named_sweeps.add(study, chosen.name)
         return study
 

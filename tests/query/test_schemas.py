@@ -19,7 +19,8 @@ MADE = (
     "DELETE FROM memory.s.made WHERE x = 0;"
     "MERGE INTO s.made USING s.t ON made.x = t.x WHEN MATCHED THEN UPDATE SET day = NULL WHEN NOT MATCHED THEN "
     "INSERT VALUES (t.x, NULL);"
-    "CREATE VIEW s.v AS SELECT max(x) AS most FROM s.t; CREATE VIEW over AS SELECT most + 1 AS more FROM s.v;"
+    "CREATE VIEW s.v AS SELECT max(x) AS most FROM s.t; CREATE VIEW s.viewed AS FROM t;"
+    "CREATE VIEW over AS SELECT most + 1 AS more FROM s.v;"
     "CREATE TABLE few AS SELECT range AS x FROM range(200); DELETE FROM few WHERE x IN (SELECT most FROM s.v);"
     "DELETE FROM few WHERE x IN (SELECT more FROM over);"
     "USE s; CREATE TABLE within AS SELECT x FROM t WHERE x < 2; CREATE VIEW seen AS SELECT count(*) AS n FROM t;"
@@ -52,6 +53,7 @@ def oracle() -> Iterator[duckdb.DuckDBPyConnection]:
         "SELECT most, more FROM s.v, over",
         "FROM s.within",
         "FROM s.seen",
+        "FROM s.viewed",
         "WITH t AS (SELECT 1 AS one) SELECT t.one, b.x FROM t, s.t AS b",
         "DESCRIBE s.t",
         "SHOW SCHEMAS",

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from qoop.programs.sweeps.report import params_text, ranked, summary
 
 if TYPE_CHECKING:
-    from qoop.programs.sweeps.study import StepSpan, Study, TrialStatus
+    from qoop.programs.sweeps.report import StepSpan, TrialStatus
+    from qoop.programs.sweeps.study import Study
 
 _TRIALS, _POINTS, _PARTS = 30, 60, 60
 """The most trials, points of a curve, and parts of the time that a sweep has on the page."""

@@ -14,7 +14,8 @@ from qoop.interfaces.repl.command import Command
 
 if TYPE_CHECKING:
     from qoop.interfaces.repl.shell import Shell
-    from qoop.programs.sweeps.study import Study, TrialStatus
+    from qoop.programs.sweeps.report import TrialStatus
+    from qoop.programs.sweeps.study import Study
 
 _SHOWN, _EVERY = 10, 0.2
 """Trials shown of a sweep that runs, and seconds from one picture to the next."""

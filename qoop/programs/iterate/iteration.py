@@ -20,6 +20,7 @@ from qoop.programs.steps import Message, Order, Run, StepEnded, Steps
 
 if TYPE_CHECKING:
     from qoop.adaptive.program_log import MessageLog
+    from qoop.catalog.table import Table
     from qoop.programs.iterate.curves import Kind
     from qoop.programs.iterate.planning import StepPlanning
     from qoop.programs.steps import Why
@@ -55,17 +56,17 @@ class Iteration:
 
     def __init__(
         self,
-        first: object,
+        first: Table | None,
         planning: StepPlanning,
         start: Starts,
         program: Steps,
         options: StepOptions,
         log: MessageLog | None = None,
     ) -> None:
-        """first: the table that the first step reads. log: takes the messages to the program, see
+        """first: the table that the first step reads, if it reads one. log: takes the messages to the program, see
         `Cluster.program_log`."""
         self._planning, self._start, self._options = planning, start, options
-        self._before: object = first
+        self._before: Result | Table | None = first
         self._program, self._log = program, log
         self._changing = threading.Lock()  # the state of the program
         self._advancing = threading.Lock()  # its holder waits for the step

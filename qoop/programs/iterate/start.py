@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, get_args
 from qoop.catalog.errors import ConfigError
 from qoop.programs.iterate.curves import Kind
 from qoop.programs.iterate.iteration import Iteration
-from qoop.programs.iterate.planning import StepPlanning
+from qoop.programs.iterate.planning import StepPlanning, read_former
 from qoop.programs.steps import Steps
 from qoop.query.options import jobs, part
 
@@ -28,14 +28,15 @@ def iterated(
     start: Starts,
     log: MessageLog | None = None,
 ) -> Iteration:
-    """See `Session.iterate`. first: the table that the first step reads. log: see `Iteration`. Raises ConfigError."""
+    """See `Session.iterate`. first: what the first step reads. log: see `Iteration`.
+
+    Raises ConfigError, QueryError, SourceError."""
     _check(options)
-    tables.check_again(text)
-    if options.former.lower() in tables.named(text):
-        raise ConfigError(f"there is a table {options.former} already: pass another name as former")
-    plans = StepPlanning(text, options.former, tables, planning.apart)
+    former = read_former(text, options.former, first, tables)
+    with tables.knowing([] if former is None else [former]):
+        plans = StepPlanning(tables.as_read(text), options.former, tables, planning.apart)
     try:
-        return Iteration(first, plans, start, Steps(int(options.most), options.until), options, log)
+        return Iteration(former, plans, start, Steps(int(options.most), options.until), options, log)
     except BaseException:
         plans.close()
         raise

@@ -12,7 +12,7 @@
     prospects.py    the chance that a curve of scores reaches a level
     fidelity.py     early steps over some pieces of a table
     scale_free.py   queries whose answer over some rows estimates that over all of them
-    metric.py       the metric of a step, in the step's own job
+    texts.py        the steps of trials as the session reads them, each with its metric
     space.py        the settings of the trials
     optuna_source.py   settings that an Optuna study proposes
     ray_scheduler.py   a scheduler of Ray Tune as the policy

@@ -81,17 +81,16 @@ def contest(
     target: float | None,
     seed: int,
 ) -> Contest | str:
-    """The race of trials; or the reason why each runs exactly. target: a score. sign: from metrics to scores. seed: of
-    the order of pieces."""
+    """The race of trials; or the reason why each runs exactly. texts: as the session reads them. target: a score.
+    sign: from metrics to scores. seed: of the order of pieces."""
     if not 2 <= len(texts) <= _MOST_TRIALS:
         return f"a race is for 2 to {_MOST_TRIALS} trials"
     tables = session.tables
     try:
-        read = [tables.as_read(text) for text in texts]
-        first, _ = tables.bind(read[0])
+        first, _ = tables.bind(texts[0])
         if first.ast is None:
             return "only DuckDB can parse the text"
-        whole = side_by_side([_parsed(text) for text in read], metric)
+        whole = side_by_side([_parsed(text) for text in texts], metric)
         bound, found = tables.bind(whole.sql("duckdb"))
         growth = growth_of(bound, found, tables.describe)
     except Side as refused:

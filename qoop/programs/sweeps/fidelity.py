@@ -11,7 +11,7 @@ k-means, of 30 steps, 0.56 with 5, 0.34 with 10, 0.29 with 15.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import closing
 from dataclasses import replace
 from math import ceil
@@ -24,7 +24,6 @@ from qoop.catalog.sources.pieces import Pieces, cut
 from qoop.catalog.value import value
 from qoop.programs.approximate.names import Refused
 from qoop.programs.iterate.planning import StepPlanning, table_of
-from qoop.query.tables import SessionTables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from qoop.catalog.table import Table
     from qoop.query.job import Job, Planned
     from qoop.query.planning import QueryPlanning
+    from qoop.query.tables import SessionTables
 
 SHARE = 0.1
 """The part of the pieces that early steps read."""
@@ -64,15 +64,15 @@ def early_count(every: int, most: int) -> int:
     return min(max(every, most // _PART), most - 1)
 
 
-def early_steps(texts: Iterable[str], tables: SessionTables, seed: int, count: int) -> EarlySteps:
-    """The early steps of a sweep. texts: a step, and the metric if that is a query. seed: draws the pieces.
+def early_steps(texts: Collection[str], tables: SessionTables, seed: int, count: int) -> EarlySteps:
+    """The early steps of a sweep. texts: a step, and the metric if that is a query, as the session reads them. seed:
+    draws the pieces.
 
     Raises ConfigError where a text's answer over some pieces would not estimate that over all."""
     from qoop.programs.approximate.schedule import schedule  # few sweeps have early steps
 
     if count < 1:
         raise ConfigError('fidelity="pieces" needs most to be at least 2: the last step reads all rows')
-    texts = [tables.as_read(text) for text in texts]
     found = {table.name: table for text in texts for table in tables.named(text).values()}
     if not found:
         raise _refused("the step reads no table but its own former rows")
@@ -100,7 +100,7 @@ def loaded(
     if isinstance(source.base, ArrowSource) or row_groups or size > _MOST_LOADED * planning.usable.memory:
         return early
     text = f"SELECT {', '.join(map(quoted, early.columns))} FROM {quoted(early.table.name)}"
-    with closing(SessionTables.apart([early.table], tables.binder.settings, tables.locked)) as apart:
+    with closing(tables.only(text, early.table)) as apart:
         rows = start(planning.apart(apart).plan(text)).result()
         return replace(early, table=table_of(early.table.name, rows, apart.catalog))
 
@@ -148,8 +148,7 @@ class StepPlans:
         self._early = self._whole
         self._count = 0 if early is None else early.count
         if early is not None:
-            read = {**tables.named(text), early.table.name.lower(): early.table}
-            with closing(SessionTables.apart(read.values(), tables.binder.settings, tables.locked)) as apart:
+            with closing(tables.only(text, early.table)) as apart:
                 self._early = StepPlanning(text, former, apart, planning)
 
     def of(self, number: int) -> StepPlanning:

@@ -16,7 +16,8 @@ from qoop.programs.sweeps.space import DRAWN, Range, Setting
 if TYPE_CHECKING:
     import optuna
 
-    from qoop.programs.sweeps.study import Study, TrialStatus
+    from qoop.programs.sweeps.report import TrialStatus
+    from qoop.programs.sweeps.study import Study
 
 PROPOSER = "qoop_trial"
 """The attribute of Optuna's trials with the number of the sweep's trial."""

@@ -10,7 +10,8 @@ from qoop.programs.sweeps.messages import Predicted
 
 if TYPE_CHECKING:
     from qoop.programs.sweeps.messages import Predict
-    from qoop.programs.sweeps.study import Direction, TrialStatus
+    from qoop.programs.sweeps.report import TrialStatus
+    from qoop.programs.sweeps.study import Direction
 
 _CHANCES = {"CONTINUE": 1.0, "PAUSE": 0.5, "STOP": 0.0}
 """The decisions of Ray Tune as the policy "judged" reads them."""

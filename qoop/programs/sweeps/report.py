@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from qoop.catalog.sizes import counted
+from qoop.catalog.value import value
 
 if TYPE_CHECKING:
     import pandas
 
-    from qoop.programs.sweeps.study import Study, TrialStatus
+    from qoop.programs.sweeps.space import Setting
+    from qoop.programs.sweeps.study import Study
 
 _GREY = ' style="color: #888"'
 _WIDTH, _HEIGHT, _STYLE = 480, 120, ' style="overflow: visible; margin: 6px 0"'
@@ -22,6 +24,46 @@ _SHOWN = 20
 _POINTS = 200
 """Points of a drawn curve."""
 _COLOURS = {"promising": "#36c", "opportunistic": "#999", "poor": "#ddd"}
+
+
+@value
+class TrialStatus:
+    """A trial of a sweep as a reader sees it.
+
+    state: WAITING, RUNNING, COMPLETE, PRUNED or FAIL. params: its setting. value: the best metric of a step; None: no
+    step has ended. steps: that have ended. seconds: of slots. chance: of the target; None: not predicted.
+    kind: "promising", "opportunistic", "poor", or empty where it is not known yet. why: the error that ended it.
+    estimate: the metric of its last step, as long as its steps read only some pieces of a table.
+    """
+
+    number: int
+    state: str
+    params: Setting
+    value: float | None
+    steps: int
+    seconds: float
+    chance: float | None
+    kind: str
+    why: str
+    estimate: float | None = None
+
+    def __str__(self) -> str:
+        found = "" if self.value is None else f": {self.value:.6g}"
+        if self.estimate is not None:
+            found = f": {self.estimate:.6g}, an estimate by some pieces"
+        return f"trial {self.number}, {self.state.lower()} after {self.steps} steps{found}"
+
+
+@value
+class StepSpan:
+    """A step that has ended, in seconds since the sweep began. kind: as of its trial, when the step ended. slots: of
+    its query, which several trials may share."""
+
+    trial: int
+    begun: float
+    ended: float
+    kind: str
+    slots: float = 1.0
 
 
 def trials_table(study: Study) -> pa.Table:
@@ -87,7 +129,6 @@ def _best(trials: Sequence[TrialStatus], study: Study) -> TrialStatus | None:
 def params_text(trial: TrialStatus) -> str:
     """The setting of a trial in a few words.
 
-    >>> from qoop.programs.sweeps.study import TrialStatus
     >>> params_text(TrialStatus(0, "RUNNING", {"rate": 0.123456789, "k": 4}, None, 0, 0.0, None, "", ""))
     'rate=0.123457, k=4'
     """

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from qoop.catalog.errors import ConfigError
+from qoop.catalog.errors import ConfigError, QueryError
 from qoop.catalog.user_key import user_key
 from qoop.catalog.value import value
 from qoop.planner.explain import seconds_text
@@ -16,16 +17,13 @@ from qoop.programs.folder_lock import folder_lock
 from qoop.programs.sweeps.fidelity import EarlySteps, StepPlans, early_count, early_steps, loaded
 from qoop.programs.sweeps.journal import Journal
 from qoop.programs.sweeps.kinds_of_options import check_kinds
-from qoop.programs.sweeps.metric import with_metric
 from qoop.programs.sweeps.policies import JUDGED, NAMES
 from qoop.programs.sweeps.race import Race, Racer
 from qoop.programs.sweeps.space import Setting, settings
 from qoop.programs.sweeps.study import SIGNS, Direction, Prune, Study, StudyParts
 from qoop.programs.sweeps.sweep import Sweep, Trial
-from qoop.query.statements.normal_text import is_steady, normal_text
-from qoop.query.statements.parameters import literal, with_values
-from qoop.query.statements.statement import query_text
-from qoop.query.tables import SessionTables
+from qoop.programs.sweeps.texts import SweepTexts
+from qoop.query.statements.parameters import literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,11 +35,10 @@ if TYPE_CHECKING:
     from qoop.programs.sweeps.ray_scheduler import RayScheduler
     from qoop.programs.sweeps.study import StartsOnTerms
     from qoop.query.planning import QueryPlanning
+    from qoop.query.tables import SessionTables
 
 _SWEEPS = "sweeps"
 _EVERY = 10
-_PREPARED = "prepared"
-"""The table with the rows of `prepare`."""
 
 
 @value
@@ -103,25 +100,18 @@ def begun(
         _check(options)
         source, judge = options.sampler, _judge(options)
         found = settings(options.params, options.trials, options.seed) if source is None else source.settings
-
-        def write(setting: Setting) -> str:
-            return query_text(with_values(step, setting))
-
-        texts = [write(one) for one in (found if source is None else [source.propose(0)])]
-        tables.check_again(texts[0])
-        repeats = options.former.lower() in normal_text(texts[0]).words
-        if repeats and first is None:
-            raise ConfigError(f"the step reads {options.former}: pass start, what the first step reads there")
-        if options.former.lower() in tables.named(texts[0]):
-            raise ConfigError(f"there is a table {options.former} already: pass another name as former")
-        if options.name is not None and not is_steady(texts[0]):
-            raise ConfigError("a step that depends on chance, time or order cannot be continued: leave name out")
-        measured = [with_metric(text, options.metric, options.former) for text in texts]
-        if options.prepare is not None:
-            tables = stack.enter_context(_with_prepared(measured[0], tables, options))
+        proposed = found if source is None else [source.propose(0)]
+        texts = SweepTexts(step, options.metric, options.former, tables, proposed[0], first, options.prepared)
+        steps = texts.read_all(proposed)
+        text = next(one for one in steps if isinstance(one, str))
+        if options.name is not None:
+            texts.check_steady(text)
+        repeats = texts.former is not None
+        if texts.prepared is not None:
+            tables = stack.enter_context(closing(tables.only(texts.measured(text), texts.prepared)))
             planning = planning.apart(tables)
-        racing = "" if repeats else _racing(texts, tables, planning, options)
-        early = _early(texts[0], repeats, tables, options)
+        racing = "" if repeats else _racing(steps, tables, planning, options)
+        early = _early(text, texts.metric, repeats, tables, options)
         trials = tuple(Trial(turn=number, estimated=early.count if early else 0) for number in range(len(found)))
         most = options.most if repeats else 1
         program = Sweep(
@@ -136,16 +126,15 @@ def begun(
         shared = stack.enter_context(group)
         if early is not None:
             early = loaded(early, tables, planning, lambda planned: start(planned, terms=shared.terms))
-        plans = StepPlans(measured[0], options.former, tables, early, planning.apart)
+        plans = StepPlans(texts.measured(text), options.former, tables, early, planning.apart)
         stack.callback(plans.close)
         queries = None
         if not isinstance(racing, str):
             queries = racing.opened()
             stack.callback(queries.close)
         parts = StudyParts(
-            first, found, measured, plans.of, options.metric, options.direction, start, shared, queries,
+            texts, steps, found, plans.of, options.metric, options.direction, start, shared, queries,
             racing if isinstance(racing, str) else "", journal, log, judge, source,
-            lambda setting: with_metric(write(setting), options.metric, options.former),
         )  # fmt: skip
         close = stack.pop_all().close
         return Study(parts, program if isinstance(racing, str) else _race(racing, options, len(found)), earlier, close)
@@ -167,21 +156,9 @@ def _proposing(options: SweepOptions) -> Iterator[SweepOptions]:
         raise
 
 
-@contextlib.contextmanager
-def _with_prepared(text: str, tables: SessionTables, options: SweepOptions) -> Iterator[SessionTables]:
-    """The tables of the session that a text reads, and the one that was prepared, within the block. Raises
-    ConfigError."""
-    if _PREPARED in tables.named(text):
-        raise ConfigError(f"there is a table {_PREPARED} already: drop or rename it, or leave prepare out")
-    if _PREPARED not in normal_text(text).words:
-        raise ConfigError(f"neither the step nor the metric reads {_PREPARED}, the rows of prepare")
-    apart = SessionTables.apart(tables.named(text).values(), tables.binder.settings, tables.locked)
-    with contextlib.closing(apart):
-        apart.register(_PREPARED, options.prepared)
-        yield apart
-
-
-def _racing(texts: list[str], tables: SessionTables, planning: QueryPlanning, options: SweepOptions) -> Contest | str:
+def _racing(
+    steps: list[str | QueryError], tables: SessionTables, planning: QueryPlanning, options: SweepOptions
+) -> Contest | str:
     """The race of trials that are one query each; or the reason why each runs exactly."""
     if options.sampler is not None:
         return "its settings are proposed one after the other"
@@ -189,6 +166,9 @@ def _racing(texts: list[str], tables: SessionTables, planning: QueryPlanning, op
         return f"scheduler={options.scheduler!r} runs each query to its end"
     if not options.metric.isidentifier():
         return "its metric is another query"
+    texts = [one for one in steps if isinstance(one, str)]
+    if len(texts) < len(steps):
+        return "a step cannot be read"
     if options.name is None and options.exact_within:  # one with a name is decided as in the processes before
         seconds = planning.estimated_seconds(planning.plan(texts[0])) * len(texts)
         if seconds <= options.exact_within:
@@ -201,13 +181,13 @@ def _racing(texts: list[str], tables: SessionTables, planning: QueryPlanning, op
     return contest(texts, options.metric, queries, options.confidence, sign, target, options.seed)
 
 
-def _early(text: str, repeats: bool, tables: SessionTables, options: SweepOptions) -> EarlySteps | None:
+def _early(text: str, metric: str, repeats: bool, tables: SessionTables, options: SweepOptions) -> EarlySteps | None:
     """The early steps that read some pieces of a table, if the sweep has such. text: of a step."""
     if options.fidelity is None:
         return None
     if not repeats:
         raise ConfigError(f"fidelity is for steps that read {options.former}: trials of one query race over pieces")
-    texts = [text] if options.metric.isidentifier() else [text, query_text(options.metric)]
+    texts = [text] if metric.isidentifier() else [text, metric]
     return early_steps(texts, tables, options.seed, early_count(options.boundary, options.most))
 
 

@@ -16,7 +16,7 @@ from math import inf
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from qoop.adaptive.program import Begin, End, Show, Stop
-from qoop.catalog.errors import Cancelled, ExecutionError, QoopError, SessionClosed
+from qoop.catalog.errors import Cancelled, ExecutionError, QoopError, QueryError, SessionClosed
 from qoop.catalog.value import value
 from qoop.programs.sweeps.messages import (
     Abandoned,
@@ -30,10 +30,11 @@ from qoop.programs.sweeps.messages import (
     TrialStepEnded,
     WholeEnded,
 )
-from qoop.programs.sweeps.metric import parted
 from qoop.programs.sweeps.prospects import predicted
 from qoop.programs.sweeps.race import Race
+from qoop.programs.sweeps.report import StepSpan, TrialStatus
 from qoop.programs.sweeps.sweep import OPEN
+from qoop.programs.sweeps.texts import parted
 
 if TYPE_CHECKING:
     import pandas
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from qoop.programs.sweeps.ray_scheduler import RayScheduler
     from qoop.programs.sweeps.space import Setting
     from qoop.programs.sweeps.sweep import Sweep, Trial, Why
+    from qoop.programs.sweeps.texts import SweepTexts
     from qoop.query.job import Job, Planned
     from qoop.query.result import Result
 
@@ -66,60 +68,20 @@ SIGNS: Mapping[Direction, float] = {"maximize": 1.0, "minimize": -1.0}
 
 
 @value
-class TrialStatus:
-    """A trial of a sweep as a reader sees it.
-
-    state: WAITING, RUNNING, COMPLETE, PRUNED or FAIL. params: its setting. value: the best metric of a step; None: no
-    step has ended. steps: that have ended. seconds: of slots. chance: of the target; None: not predicted.
-    kind: "promising", "opportunistic", "poor", or empty where it is not known yet. why: the error that ended it.
-    estimate: the metric of its last step, as long as its steps read only some pieces of a table.
-    """
-
-    number: int
-    state: str
-    params: Setting
-    value: float | None
-    steps: int
-    seconds: float
-    chance: float | None
-    kind: str
-    why: str
-    estimate: float | None = None
-
-    def __str__(self) -> str:
-        found = "" if self.value is None else f": {self.value:.6g}"
-        if self.estimate is not None:
-            found = f": {self.estimate:.6g}, an estimate by some pieces"
-        return f"trial {self.number}, {self.state.lower()} after {self.steps} steps{found}"
-
-
-@value
-class StepSpan:
-    """A step that has ended, in seconds since the sweep began. kind: as of its trial, when the step ended. slots: of
-    its query, which several trials may share."""
-
-    trial: int
-    begun: float
-    ended: float
-    kind: str
-    slots: float = 1.0
-
-
-@value
 class StudyParts:
     """The parts of a sweep.
 
-    first: the table that first steps read. texts: the step of each trial.
+    steps: of each trial as `texts` reads them, or why one cannot be read.
     planning: of the step of a number. start: begins a job on the terms of the group.
     contest: the queries of a race; None: trials have steps, or run exactly, by `reason`.
     log: takes the messages to the program, see `Cluster.program_log`.
     judge: decides about trials, in place of predictions. source: proposes the settings of trials when they begin; then
-    texts has only the first. write: the step of a setting.
+    steps has only the first.
     """
 
-    first: object
+    texts: SweepTexts
+    steps: Sequence[str | QueryError]
     settings: Sequence[Setting]
-    texts: Sequence[str]
     planning: Callable[[int], StepPlanning]
     metric: str
     direction: Direction
@@ -131,7 +93,6 @@ class StudyParts:
     log: MessageLog | None
     judge: RayScheduler | None
     source: OptunaSource | None
-    write: Callable[[Setting], str]
 
 
 class StartsOnTerms(Protocol):
@@ -155,6 +116,7 @@ class Study:
         self._shown: list[TrialStatus] = []
         self._spans: list[StepSpan] = []
         self._answers: dict[int, Result] = {}  # of the last step of each trial
+        self._texts: dict[int, str] = {}  # of the steps of trials that have begun
         self._best: Result | None = None
         self._running: dict[int, Job] = {}
         self._error: BaseException | None = None
@@ -372,7 +334,7 @@ class Study:
                 pass
 
     def _start_step(self, trial: int, number: int) -> None:
-        before = self._answers.get(trial, self._parts.first)
+        before = self._answers.get(trial, self._parts.texts.former)
         try:
             planned = self._parts.planning(number).plan(before, self._text(trial), self._slots_of_step())
             job = self._parts.start(planned, terms=self._parts.group.terms, follows=number > 0)
@@ -391,12 +353,20 @@ class Study:
         return max(1, self._program.slots // max(1, self._program.busy))
 
     def _text(self, trial: int) -> str:
-        source = self._parts.source
-        if source is None:
-            return self._parts.texts[trial]
-        if not self._program.trials[trial].scores:
+        """The step of a trial, with its metric. Raises QueryError."""
+        if trial not in self._texts:
+            self._texts[trial] = self._parts.texts.measured(self._step(trial))
+        return self._texts[trial]
+
+    def _step(self, trial: int) -> str:
+        texts, source = self._parts.texts, self._parts.source
+        if source is not None:
             source.learn(self)
-        return self._parts.write(source.propose(trial))
+            return texts.read(texts.written(source.propose(trial)))
+        step = self._parts.steps[trial]
+        if isinstance(step, QueryError):
+            raise step
+        return step
 
     def _start_contest(self, order: ReadPieces | RunWhole) -> None:
         """Start a query for several trials of a race."""

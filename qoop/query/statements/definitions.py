@@ -128,14 +128,23 @@ class Definitions:
         """A text with one name for each table (:mod:`qoop.query.statements.plain_names`); an expression over the
         catalog becomes a table of its present rows."""
         with self.names.lock:
-            return self._with_plain_names(text, None if self.names.locked else self._answer_of_catalog)
+            return self._with_plain_names(text, self._catalog_table, self.names.schemas.default)
+
+    @property
+    def _catalog_table(self) -> Callable[[str], str] | None:
+        return None if self.names.locked else self._answer_of_catalog
 
     def _with_plain_names(
-        self, text: str, catalog: Callable[[str], str] | None, write: Callable[[str], str] = quoted
+        self,
+        text: str,
+        catalog: Callable[[str], str] | None,
+        schema: str | None,
+        write: Callable[[str], str] = quoted,
     ) -> str:
+        """schema: is searched first for names without one."""
         names = [*self._catalog.tables(), *self.names.views.names()]
         qualified = [name.lower() for name in names if "." in name and self.names.schema_of(name)]
-        return with_plain_names(text, qualified, catalog, self.names.schemas.default, write, self.names.has)
+        return with_plain_names(text, qualified, catalog, schema, write, self.names.has)
 
     def _answer_of_catalog(self, expression: str) -> str:
         from qoop.query.statements.session_catalog import ask_catalog
@@ -172,16 +181,18 @@ class Definitions:
             name = self.names.schemas.full(statement.name)
             if self.names.taken(name, statement.replace and name in self.names.views, statement.unless):
                 return
-            self._binder.describe(self.as_read(statement.text))
+            schemas = self.names.schemas
+            schema = schemas.of(name) or schemas.default  # as in DuckDB, a view finds what is in its own schema
+            query = self._with_plain_names(statement.text, self._catalog_table, schema)
+            self._binder.describe(self.as_read(query))
             # DuckDB's catalog has a table of that name, which the view would hide.
             if not self.names.has(name) and reads(statement.text, name):
                 raise CatalogError(f"the view {name} would read itself: choose a name that its query does not read")
-            body = self.with_plain_names(statement.text)
-            self._binder.add_view(name, statement.columns, body)
-            lasting = self._with_plain_names(statement.text, None)  # the catalog is read at each use of the view
+            self._binder.add_view(name, statement.columns, query)
+            lasting = self._with_plain_names(statement.text, None, schema)  # each use of the view reads the catalog
             text = statement.text
-            if self.names.schemas.default is not None:
-                text = self._with_plain_names(text, None, self.names.dotted)
+            if schema is not None:
+                text = self._with_plain_names(text, None, schema, self.names.dotted)
             self.names.views.add(View(name, statement.columns, text, lasting))
 
     def attach_view(self, view: View) -> None:
