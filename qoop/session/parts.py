@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from qoop.adaptive.cluster.recording.trace import TraceFile
     from qoop.adaptive.schedulers.base import Scheduler
     from qoop.engine.node_queues.policy import NodeQueueing
+    from qoop.programs.sweeps.named import NamedSweeps
     from qoop.programs.views.views import MaterializedViews
     from qoop.session.earlier_runs import EarlierRuns
     from qoop.session.pages import OpenPage
@@ -73,6 +74,7 @@ class SessionParts:
     earlier_runs: EarlierRuns | None = None
     pages: list[OpenPage] = field(default_factory=list)
     views: list[MaterializedViews] = field(default_factory=list)
+    sweeps: list[NamedSweeps] = field(default_factory=list)
     background: PlannerThread = field(default_factory=lambda: PlannerThread(BACKGROUND_NICE))
 
     def close(self) -> None:
@@ -88,6 +90,8 @@ class SessionParts:
         finally:
             for views in self.views:
                 views.close()
+            for sweeps in self.sweeps:
+                sweeps.close()
             if self.earlier_runs is not None:
                 self.earlier_runs.close()
             if self.trace is not None:

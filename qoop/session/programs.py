@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from qoop.query.result import Result
     from qoop.query.statements.parameters import Parameters
     from qoop.session.options import SessionOptions
+    from qoop.session.parts import SessionParts
     from qoop.session.starting import StartOptions
 
 
@@ -42,6 +43,7 @@ class Programs(Registration):
     planning: QueryPlanning
     cluster: Cluster
     _options: SessionOptions
+    _parts: SessionParts
 
     if TYPE_CHECKING:
 
@@ -192,7 +194,9 @@ class Programs(Registration):
     def _named_sweeps(self) -> NamedSweeps:
         from qoop.programs.sweeps.named import NamedSweeps
 
-        return NamedSweeps()
+        made = NamedSweeps()
+        self._parts.sweeps.append(made)
+        return made
 
     def _sweep_rows(self, expression: str) -> pa.Table:
         return self._named_sweeps.rows(expression)

@@ -33,6 +33,11 @@ class NamedSweeps:
             self._studies.pop(study.name, None)  # the new one is the last
             self._studies[study.name] = study
 
+    def close(self) -> None:
+        """End the sweeps of a session that closes, and wait until they have released their folders."""
+        for study in self.all():
+            study.end_with_session()
+
     def all(self) -> list[Study]:
         """The sweeps in the order of their beginnings."""
         with self._lock:

@@ -61,6 +61,8 @@ _STATES = {
 }  # fmt: skip
 Direction = Literal["maximize", "minimize"]
 Prune = Literal["park", "kill"]
+_RELEASE_SECONDS = 10.0
+"""Seconds that a session waits for the end of a sweep, whose last step may be in the middle of a message."""
 _OF_ALL = -1
 """In place of a trial: a query for several trials of a race."""
 SIGNS: Mapping[Direction, float] = {"maximize": 1.0, "minimize": -1.0}
@@ -154,6 +156,13 @@ class Study:
         """End the sweep; what it has found stays. Returns when it has ended."""
         self._events.put(partial(self._send, Stop()))
         self._thread.join()
+
+    def end_with_session(self) -> None:
+        """End the sweep without an outcome: another session can go on with it. Returns when it has released its folder,
+        or after some seconds."""
+        self._events.put(_session_closed)
+        if threading.current_thread() is not self._thread:
+            self._thread.join(_RELEASE_SECONDS)
 
     @property
     def trials(self) -> list[TrialStatus]:
@@ -468,3 +477,7 @@ class Study:
     def _raise(self) -> None:
         if self._error is not None:
             raise self._error
+
+
+def _session_closed() -> None:
+    raise SessionClosed("the session is closed")

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,8 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import qoop
+from qoop.adaptive.cluster.cluster import Cluster
 from qoop.catalog.errors import Cancelled, ConfigError, ExecutionError, QoopError, QueryError, SessionClosed
 from qoop.engine.history import Succeeded
+from qoop.programs.sweeps.journal import Journal
 from qoop.query.job import Job, Planned
 from qoop.query.tables import SessionTables
 
@@ -360,7 +363,13 @@ for trial in {sweep}.events():
         assert repr(rows) == repr(expected.fetchall()) and len(rows) == 3
 
 
-def test_a_session_that_ends_ends_its_sweep_and_one_with_fewer_slots_continues_it(points: Path, tmp_path: Path) -> None:
+def test_a_session_that_ends_ends_its_sweep_and_one_with_fewer_slots_continues_it(
+    points: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_jobs, released = threading.Event(), []
+    end_jobs, release = Cluster.close, Journal.close
+    monkeypatch.setattr(Cluster, "close", lambda one: (end_jobs(one), no_jobs.set()))
+    monkeypatch.setattr(Journal, "close", lambda one: released.append(no_jobs.wait(60)) or release(one))
     options = {"metric": METRIC, "start": START, "direction": "minimize", "most": 8, "name": "rates"}
     steps = dict.fromkeys(range(len(RATES)), 0)
     for slots in (2, 1):
@@ -374,8 +383,9 @@ def test_a_session_that_ends_ends_its_sweep_and_one_with_fewer_slots_continues_i
                 if sorted(steps.values())[-2]:  # two of them have ended one
                     break
             session.close()
+            assert released == [True], "its folder is free"
             with pytest.raises((Cancelled, SessionClosed)):
-                study.wait(60)
+                study.wait()
         else:
             assert study.wait(60) and {one.state for one in study.trials} == {"COMPLETE"}
             session.close()
