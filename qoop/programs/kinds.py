@@ -10,7 +10,7 @@ from qoop.programs.views import freshness
 def program_kinds() -> tuple[type, ...]:
     """The classes of all programs and of the messages to them."""
     of_views = freshness.TablesCompared, freshness.Allotted, freshness.RefreshEnded, freshness.Freshness
-    of_sweeps = sweep.Sweep, sweep.Trial, messages.TrialStepEnded, messages.TrialFailed, messages.Predicted
+    of_sweeps = sweep.Sweep, sweep.Trial, sweep.Probe, messages.TrialStepEnded, messages.TrialFailed, messages.Predicted
     more_of_sweeps = messages.Share, messages.Due
     of_races = race.Race, race.Racer, messages.Compared, messages.WholeEnded, messages.Abandoned
     of_answers = rounds.RoundEnded, rounds.Finish, rounds.Rounds

@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from qoop.catalog.errors import ConfigError
 from qoop.catalog.interrupts import interruptible
 from qoop.query.statements.statement import query_text
 from qoop.session.options import JobTerms, SweepTerms, parted
@@ -139,7 +140,7 @@ class Programs(Registration):
         first = self.sql(start) if isinstance(start, str) else start
         begin = partial(self.start, resume=False, terms=self._options.terms_with(**terms))
         options, log = StepOptions(loss, until, most, former, curve), self.cluster.program_log()
-        with self._written_out(query_text(step)) as text:
+        with self._written_out(query_text(_step(step))) as text:
             return iterated(text, first, self._tables, self.planning, options, begin, log)
 
     @interruptible()
@@ -178,7 +179,7 @@ class Programs(Registration):
         prepare = own.get("prepare")
         prepared = None if prepare is None else self.submit(prepare, resume=True, **terms).result()
         with ExitStack() as texts:
-            step = texts.enter_context(self._written_out(step))
+            step = texts.enter_context(self._written_out(_step(step)))
             if isinstance(metric, str) and not metric.isidentifier():
                 metric = texts.enter_context(self._written_out(metric))
             chosen = SweepOptions(params, trials, metric, slots, folder, *races, prepared=prepared, **own)
@@ -200,3 +201,10 @@ class Programs(Registration):
 
     def _sweep_rows(self, expression: str) -> pa.Table:
         return self._named_sweeps.rows(expression)
+
+
+def _step(text: object) -> str:
+    """The text of a step. Raises ConfigError."""
+    if not isinstance(text, str):
+        raise ConfigError(f"step must be a query, not {text!r}")
+    return text

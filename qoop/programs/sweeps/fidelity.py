@@ -1,8 +1,9 @@
 """Early steps of a sweep over a share of a table's pieces (`fidelity="pieces"`).
 
 The first third of a trial's steps read a tenth of the largest table, the same pieces for all trials. So their metrics
-are estimates that compare fairly, and a poor trial costs a tenth. All later steps read the whole table. The same idea:
-`resource="n_samples"` of scikit-learn's `HalvingGridSearchCV`.
+are estimates that compare fairly, and a poor trial costs a tenth. All later steps read the whole table. Where measured
+seconds say that early steps do not pay, the sweep goes on without them (`Probe` of :mod:`qoop.programs.sweeps.sweep`).
+The same idea: `resource="n_samples"` of scikit-learn's `HalvingGridSearchCV`.
 
 Recorded curves, replayed in 12 orders with 2 slots, take this part of the time to the target with `pop`: logistic
 regression over 1,000,000 rows 0.50 where the first 5 of 60 steps are early, 0.42 with 10, 0.33 with 15, 0.29 with 20;
@@ -146,14 +147,13 @@ class StepPlans:
     ) -> None:
         self._whole = StepPlanning(text, former, tables, planning)
         self._early = self._whole
-        self._count = 0 if early is None else early.count
         if early is not None:
             with closing(tables.only(text, early.table)) as apart:
                 self._early = StepPlanning(text, former, apart, planning)
 
-    def of(self, number: int) -> StepPlanning:
-        """The planning of a step of any trial."""
-        return self._early if number < self._count else self._whole
+    def of(self, early: bool) -> StepPlanning:
+        """The planning of early steps, or of others, of all trials."""
+        return self._early if early else self._whole
 
     def close(self) -> None:
         """Release the tables."""

@@ -84,10 +84,11 @@ class Due:
 
 @value
 class RunStep:
-    """Run a step of a trial over the answer of the step before."""
+    """Run a step of a trial over the answer of the step before. early: over some pieces of a table."""
 
     trial: int
     number: int
+    early: bool = False
 
 
 @value

@@ -31,7 +31,7 @@ class OptunaSource:
 
     def __init__(self, study: optuna.Study, params: object, trials: int | None, direction: str) -> None:
         """Raises ConfigError."""
-        _check(study, params, trials, direction)
+        _check(study, params, direction)
         assert isinstance(params, Mapping)
         self._study = study
         self._space = {name: _distribution(name, one) for name, one in params.items()}
@@ -99,7 +99,7 @@ class OptunaSource:
         )
 
 
-def _check(study: object, params: object, trials: int | None, direction: str) -> None:
+def _check(study: object, params: object, direction: str) -> None:
     if not all(hasattr(study, name) for name in ("ask", "tell", "add_trial", "directions")):
         raise ConfigError(f"sampler must be an Optuna study, as of optuna.create_study, not {type(study).__name__}")
     directions = [one.name.lower() for one in study.directions]  # type: ignore[attr-defined]
@@ -107,8 +107,6 @@ def _check(study: object, params: object, trials: int | None, direction: str) ->
         raise ConfigError(f"the Optuna study has {', '.join(directions)}, and the sweep {direction}: pass the same")
     if not isinstance(params, Mapping) or not params:
         raise ConfigError("params with sampler= must be values or ranges by name, such as {'rate': qoop.uniform(0, 1)}")
-    if trials is not None and trials < 1:
-        raise ConfigError(f"trials must be at least 1, not {trials}")
 
 
 def _number(params: Mapping[str, Any]) -> int:

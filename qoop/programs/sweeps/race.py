@@ -70,7 +70,7 @@ class Race:
     >>> race, orders = Race((Racer(), Racer()), 4).after(Begin()); orders
     (ReadPieces(number=0, trials=(0, 1)),)
     >>> race, orders = race.after(Compared(0, (0, 1), (3.0, 5.0), (0.1, 0.1), (0.0, 0.5), (0,), 1.0, 1.0)); orders
-    (RunStep(trial=1, number=1),)
+    (RunStep(trial=1, number=1, early=False),)
     >>> race.after(TrialStepEnded(1, 1, 5.1, 1.0, 2.0))[1]
     (Show(number=1), End())
     """

@@ -67,14 +67,12 @@ def settings(params: object, trials: int | None, seed: int) -> list[Setting]:
     """The settings of a sweep, in order.
 
     params: for each parameter a range, or a list of its values; or the rows themselves: mappings, or a table with a
-    column for each parameter (Arrow, pandas, a result). trials: how many; None: all of a grid or of the rows, and 10 if
-    a parameter has a range. Raises ConfigError.
+    column for each parameter (Arrow, pandas, a result). trials: how many, at least 1; None: all of a grid or of the
+    rows, and 10 if a parameter has a range. Raises ConfigError.
 
     >>> settings({"k": [4, 8], "way": ["a", "b"]}, None, 0)[1]
     {'k': 4, 'way': 'b'}
     """
-    if trials is not None and trials < 1:
-        raise ConfigError(f"trials must be at least 1, not {trials}")
     if isinstance(params, Mapping):
         return _of_space(params, trials, seed)
     rows = _rows(params)

@@ -96,8 +96,8 @@ def begun(
     """See `Session.sweep`. start: begins a job. group: of all its jobs, until the sweep ends.
 
     Raises ConfigError, QueryError, CheckpointError, DiskFull."""
+    _check(options)
     with _proposing(options) as options, contextlib.ExitStack() as stack:
-        _check(options)
         source, judge = options.sampler, _judge(options)
         found = settings(options.params, options.trials, options.seed) if source is None else source.settings
         proposed = found if source is None else [source.propose(0)]

@@ -74,7 +74,7 @@ class StudyParts:
     """The parts of a sweep.
 
     steps: of each trial as `texts` reads them, or why one cannot be read.
-    planning: of the step of a number. start: begins a job on the terms of the group.
+    planning: of early steps, or of others. start: begins a job on the terms of the group.
     contest: the queries of a race; None: trials have steps, or run exactly, by `reason`.
     log: takes the messages to the program, see `Cluster.program_log`.
     judge: decides about trials, in place of predictions. source: proposes the settings of trials when they begin; then
@@ -84,7 +84,7 @@ class StudyParts:
     texts: SweepTexts
     steps: Sequence[str | QueryError]
     settings: Sequence[Setting]
-    planning: Callable[[int], StepPlanning]
+    planning: Callable[[bool], StepPlanning]
     metric: str
     direction: Direction
     start: StartsOnTerms
@@ -330,8 +330,8 @@ class Study:
 
     def _do(self, order: Order) -> None:
         match order:
-            case RunStep(trial, number):
-                self._start_step(trial, number)
+            case RunStep():
+                self._start_step(order)
             case Predict() if self._parts.judge is not None:
                 status, last = self.trials[order.trial], self._sign * self._program.trials[order.trial].scores[-1]
                 self._events.put(partial(self._send, self._parts.judge.decided(order, status, last)))
@@ -342,10 +342,12 @@ class Study:
             case Show() | End():
                 pass
 
-    def _start_step(self, trial: int, number: int) -> None:
+    def _start_step(self, order: RunStep) -> None:
+        trial, number = order.trial, order.number
+        planning = self._parts.planning(order.early)
         before = self._answers.get(trial, self._parts.texts.former)
         try:
-            planned = self._parts.planning(number).plan(before, self._text(trial), self._slots_of_step())
+            planned = planning.plan(before, self._text(trial), self._slots_of_step())
             job = self._parts.start(planned, terms=self._parts.group.terms, follows=number > 0)
         except SessionClosed:
             raise  # the trial can go on in another session
@@ -354,7 +356,7 @@ class Study:
             return
         self._running[trial] = job
         begun = time.monotonic()
-        job.when_ended(lambda: self._events.put(partial(self._step_ended, trial, number, job, begun)))
+        job.when_ended(lambda: self._events.put(partial(self._step_ended, order, planning, job, begun)))
 
     def _slots_of_step(self) -> int:
         """The slots of one step, if as many run at once as the program holds slots for. To change the slots of a task
@@ -417,13 +419,14 @@ class Study:
         for trial in order.trials:
             self._tell(trial, begun, seconds, 1 / len(order.trials))
 
-    def _step_ended(self, trial: int, number: int, job: Job, begun: float) -> None:
+    def _step_ended(self, order: RunStep, planning: StepPlanning, job: Job, begun: float) -> None:
+        trial, number = order.trial, order.number
         if self._running.pop(trial, None) is not job or self._program.state == "ended":
             return
         seconds = time.monotonic() - begun
         try:
             result, metric = parted(job.result(), self._parts.metric)
-            self._parts.planning(number).ended(job)
+            planning.ended(job)
         except (Cancelled, SessionClosed):
             raise  # the trial can go on in another session
         except QoopError as error:

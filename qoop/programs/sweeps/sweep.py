@@ -14,13 +14,16 @@ running      `TrialFailed`                            failed
 parked       a slot is free, and no other waits       `RunStep`; running
 ===========  =======================================  ====================================================
 
+Early steps read some pieces of a table. Two of the first are whole ones, to compare the seconds (`Probe`): where early
+steps do not pay, all that follow are whole.
+
 The sweep ends at the target, at `Due` or `Stop`, or when no trial has a step left. A trial that waits costs nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import field, replace
 from math import inf
 from typing import Literal
 
@@ -83,6 +86,42 @@ class Trial:
         return self.scores[-1] if 0 < len(self.scores) <= self.estimated else None
 
 
+_PROBES = 2
+"""The whole steps among the first early ones. The first of its kind is planned, and its tables are read from disk."""
+_PAYS = 3.0
+"""Early steps pay where a whole one takes this many times their seconds: trials need up to three times the steps."""
+
+
+@value
+class Probe:
+    """The seconds of early steps, and of whole ones among them. trial: whose whole step runs; negative: none does."""
+
+    trial: int = -1
+    early: tuple[float, ...] = ()
+    whole: tuple[float, ...] = ()
+
+    @property
+    def is_over(self) -> bool:
+        """True if there are enough of both."""
+        return len(self.whole) >= _PROBES < len(self.early)
+
+    @property
+    def pays(self) -> bool:
+        """True if early steps are short enough."""
+        return min(self.whole) >= _PAYS * min(self.early)
+
+    def after(self, ended: TrialStepEnded) -> Probe:
+        """With the seconds of a step."""
+        if ended.trial == self.trial:
+            return Probe(-1, self.early, (*self.whole, ended.seconds))
+        return replace(self, early=(*self.early, ended.seconds))
+
+    def begun(self, number: int, trial: Trial) -> Probe:
+        """With a step that begins as a whole one, if one is due."""
+        is_due = self.trial < 0 and len(self.whole) < _PROBES and 0 < len(trial.scores) < trial.estimated
+        return replace(self, trial=number) if is_due and not self.is_over else self
+
+
 @value
 class Sweep:
     """The state of a sweep.
@@ -95,7 +134,7 @@ class Sweep:
     >>> from qoop.adaptive.program import Begin
     >>> at, orders = Sweep(policy="none", trials=(Trial(turn=0), Trial(turn=1)), most=2, target=0.9).after(Begin())
     >>> orders
-    (RunStep(trial=0, number=0),)
+    (RunStep(trial=0, number=0, early=False),)
     >>> at, orders = at.after(TrialStepEnded(0, 0, 0.95, 1.0, 1.0)); orders, at.why
     ((Show(number=0), End()), 'the target was reached')
     """
@@ -114,6 +153,7 @@ class Sweep:
     turns: int = 0
     best: int = -1
     at: float = 0.0
+    probe: Probe = field(default_factory=Probe)
 
     def after(self, message: Message) -> tuple[Sweep, tuple[Order, ...]]:
         """The next state, and the orders to carry out."""
@@ -132,7 +172,8 @@ class Sweep:
                 return self._step_ended(message)
             case "running", TrialFailed(number, why, at):
                 failed = replace(self.trials[number], state="failed", why=why)
-                return replace(self, at=at)._with(number, failed)._filled(())
+                probe = replace(self.probe, trial=-1) if self.probe.trial == number else self.probe
+                return replace(self, at=at, probe=probe)._with(number, failed)._filled(())
             case "running", Predicted():
                 return self._predicted(message)
         return self, ()
@@ -140,8 +181,9 @@ class Sweep:
     @property
     def pending(self) -> tuple[Order, ...]:
         """The orders that have no answer yet: a process that goes on carries them out again."""
-        steps = [RunStep(number, len(self.trials[number].scores)) for number in self.numbers("running")]
-        return *steps, *filter(None, map(self._prediction, self.numbers("predicting")))
+        return *map(self._step, self.numbers("running")), *filter(
+            None, map(self._prediction, self.numbers("predicting"))
+        )
 
     # What policies see
 
@@ -191,7 +233,8 @@ class Sweep:
             return self, ()
         trial = replace(trial, scores=(*trial.scores, ended.score), seconds=trial.seconds + ended.seconds)
         best = ended.trial if self.is_best(ended.trial, ended.number, ended.score) else self.best
-        now = replace(self, at=ended.at, best=best)._with(ended.trial, trial)
+        now = replace(self, at=ended.at, best=best)._with(ended.trial, trial)._probed(ended)
+        trial = now.trials[ended.trial]
         if self.target is not None and ended.score >= self.target and ended.number >= trial.estimated:
             now, orders = now._with(ended.trial, replace(trial, state="complete"))._ended("the target was reached")
             return now, (Show(ended.trial), *orders)
@@ -229,7 +272,8 @@ class Sweep:
         if fate == "running" and self._is_one_too_many(number):
             fate = "waiting"
         if fate == "running":
-            return self._with(number, replace(trial, state="running")), (RunStep(number, len(trial.scores)),)
+            now = self._running(number)
+            return now, (now._step(number),)
         return replace(self._with(number, replace(trial, state=fate, turn=self.turns)), turns=self.turns + 1)._filled(
             ()
         )
@@ -245,14 +289,40 @@ class Sweep:
         now, policy = self, POLICIES[self.policy]
         busy = now.busy
         while busy < self.slots and (number := policy.next(now)) is not None:
-            trial = now.trials[number]
-            now = now._with(number, replace(trial, state="running"))
-            orders = (*orders, RunStep(number, len(trial.scores)))
+            now = now._running(number)
+            orders = (*orders, now._step(number))
             busy += 1
         if not any(trial.state in OPEN for trial in now.trials):
             now, ending = now._ended("all trials have ended")
             return now, (*orders, *ending)
         return now, orders
+
+    def _running(self, number: int) -> Sweep:
+        trial = self.trials[number]
+        return replace(self, probe=self.probe.begun(number, trial))._with(number, replace(trial, state="running"))
+
+    def _step(self, number: int) -> RunStep:
+        """The order for the next step of a trial that runs."""
+        done, estimated = len(self.trials[number].scores), self.trials[number].estimated
+        return RunStep(number, done, done < estimated and number != self.probe.trial)
+
+    def _probed(self, ended: TrialStepEnded) -> Sweep:
+        """The state after an early step, or a whole one in its place; without early steps from now on if they do not
+        pay."""
+        if self.probe.is_over or ended.number >= self.trials[ended.trial].estimated:
+            return self
+        probe = self.probe.after(ended)
+        if not probe.is_over or probe.pays:
+            return replace(self, probe=probe)
+        trials = tuple(
+            replace(trial, estimated=min(trial.estimated, len(trial.scores) + self._runs(number, ended)))
+            for number, trial in enumerate(self.trials)
+        )
+        return replace(self, probe=probe, trials=trials)
+
+    def _runs(self, number: int, ended: TrialStepEnded) -> bool:
+        """True if a trial has a step that runs, now that another one has ended."""
+        return number != ended.trial and self.trials[number].state == "running"
 
     def _ended(self, why: Why) -> tuple[Sweep, tuple[Order, ...]]:
         return replace(self, state="ended", why=why), (End(),)

@@ -16,7 +16,7 @@ from qoop.catalog.errors import ConfigError, ExecutionError
 from qoop.programs.approximate.names import Refused
 from qoop.programs.sweeps.messages import RunStep, TrialStepEnded
 from qoop.programs.sweeps.scale_free import shape_of
-from qoop.programs.sweeps.sweep import Sweep, Trial
+from qoop.programs.sweeps.sweep import Probe, Sweep, Trial
 
 ROWS = "SELECT (hash(i) % 1000)::DOUBLE AS v FROM range(250000) t(i)"
 STEP = "SELECT f.x - $rate * 2 * (f.x - avg(p.v)) AS x FROM former f, points p GROUP BY f.x"
@@ -35,11 +35,18 @@ def session() -> Iterator[qoop.Session]:
         yield made
 
 
+@pytest.fixture
+def without_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Early steps stay: those of these tests are too short to pay."""
+    monkeypatch.setattr(Probe, "begun", lambda probe, number, trial: probe)
+
+
 def mean_and_variance() -> tuple[float, float]:
     [(mean, variance)] = duckdb.sql(f"SELECT avg(v), var_pop(v) FROM ({ROWS})").fetchall()
     return mean, variance
 
 
+@pytest.mark.usefixtures("without_probes")
 def test_early_steps_estimate_and_results_are_of_all_rows(session: qoop.Session) -> None:
     mean, variance = mean_and_variance()
     study = session.sweep(STEP, **OPTIONS)
@@ -54,6 +61,7 @@ def test_early_steps_estimate_and_results_are_of_all_rows(session: qoop.Session)
     assert study.best_result().fetchall() == [(pytest.approx(mean),)]
 
 
+@pytest.mark.usefixtures("without_probes")
 def test_no_estimate_reaches_the_target(session: qoop.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts: list[str] = []
     start = session.start
@@ -77,11 +85,31 @@ def test_no_estimate_reaches_the_target(session: qoop.Session, tmp_path: Path, m
     pure, orders = Sweep("pop", (Trial(estimated=2),), 1, 5, 9, 0.5).after(Begin())
     for step, score in enumerate((0.9, 0.8)):
         pure, orders = pure.after(TrialStepEnded(0, step, score, 1.0, 1.0))
-        assert orders == (RunStep(0, step + 1),) and pure.best == -1 and pure.trials[0].best == -inf
+        assert orders == (RunStep(0, step + 1, step == 0),) and pure.best == -1 and pure.trials[0].best == -inf
         assert pure.highest == 0.9 and pure.trials[0].estimate == score
     pure, _ = pure.after(TrialStepEnded(0, 2, 0.4, 1.0, 1.0))
     assert pure.best == 0 and pure.trials[0].best == 0.4 and not pure.why
     assert pure.after(TrialStepEnded(0, 3, 0.5, 1.0, 1.0))[0].why == "the target was reached"
+
+
+@pytest.mark.parametrize("whole", [2.9, 3.1])
+def test_early_steps_stay_only_where_whole_ones_take_much_longer(whole: float) -> None:
+    sweep, orders = Sweep("none", (Trial(turn=0, estimated=9), Trial(turn=1, estimated=9), Trial(turn=2)), 2).after(
+        Begin()
+    )
+    done: list[RunStep] = []
+    while len(done) < 8:
+        [*rest, order] = orders[::-1]
+        assert isinstance(order, RunStep)
+        done.append(order)
+        ended = TrialStepEnded(order.trial, order.number, 0.1, 1.0 if order.early else whole, 1.0)
+        sweep, further = sweep.after(ended)
+        orders = (*rest[::-1], *further)
+    probes = [one for one in done[:6] if not one.early]
+    assert len(probes) == 2 and min(one.number for one in probes) == 1 and sweep.probe.is_over
+    assert sweep.trials[0].estimated == sweep.trials[1].estimated == 9 if whole > 3 else sweep.trials[0].estimated < 5
+    assert {one.early for one in done[6:]} == {whole > 3}
+    assert sweep.best == -1 or whole < 3, "the scores of probes are no results"
 
 
 def test_a_named_sweep_goes_on_from_early_steps_and_from_later_ones(tmp_path: Path) -> None:

@@ -185,7 +185,8 @@ def test_a_metric_is_one_number(session: qoop.Session) -> None:
     study = session.sweep(step, {"a": [3, 2, 0]}, metric="WITH w AS (FROM former) SELECT sum(v) FROM w -- all")
     assert study.wait(60) and study.best_value == 3000.0 and study.best_result().columns == ["v"]
     assert "the step has no rows" in study.trials[2].why
-    for metric, why in (("SELECT v FROM former", "and has 3000"), ("SELECT NULL FROM former LIMIT 1", "number: None")):
+    wrong = {"FROM former": "and has 3000", "SELECT NULL": "number: None", "SELECT 'nan'::DOUBLE": "number: nan"}
+    for metric, why in wrong.items():
         with pytest.raises(ExecutionError, match=why):
             session.sweep(step, {"a": [3]}, metric=metric).wait(60)
 
@@ -258,6 +259,9 @@ def test_a_trial_that_fails_says_why_and_the_others_go_on(session: qoop.Session)
         ({"params": [1, 2]}, "params must be values or ranges by name, or rows, not list"),
         ({"params": {"rate": [0.1]}, "trials": 0}, "trials must be at least 1"),
         ({"params": {"rate": [0.1]}, "every": 5, "most": 4}, "every must be from 1 to most, which is 4, not 5"),
+        ({"step": 3, "params": {"rate": [0.1]}}, "step must be a query, not 3"),
+        ({"step": "FROM points; FROM points", "params": [{}]}, "a single query is needed here"),
+        ({"params": {"rate": [0.1]}, "metric": "SELECT random()", "name": "rates"}, "that depends on chance"),
         ({"params": {"rate": [0.1]}, "name": "a b"}, "name must be an identifier such as rates_1"),
         ({"params": {"rate": [0.1]}, "start": None}, "the step reads former: pass start"),
         *(
@@ -285,7 +289,7 @@ def test_a_trial_that_fails_says_why_and_the_others_go_on(session: qoop.Session)
 )
 def test_what_is_wrong_is_said_at_once(session: qoop.Session, options: dict[str, object], message: str) -> None:
     with pytest.raises(QoopError, match=message):
-        session.sweep(STEP, **{"metric": METRIC, "start": START, **options})
+        session.sweep(**{"step": STEP, "metric": METRIC, "start": START, **options})
 
 
 def test_rows_and_frames_are_settings(session: qoop.Session) -> None:

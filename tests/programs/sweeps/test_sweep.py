@@ -104,7 +104,7 @@ def test_a_failed_trial_leaves_its_slot_and_late_messages_change_nothing() -> No
 
 def test_a_trace_holds_its_states() -> None:
     states = Sweep("pop", (Trial(turn=0, p=0.5), Trial(turn=1))), Race((Racer(), Racer(half=1.0)), 2)
-    first = ("RunStep(trial=0, number=0)",), ("ReadPieces(number=0, trials=(0, 1))",)
+    first = ("RunStep(trial=0, number=0, early=False)",), ("ReadPieces(number=0, trials=(0, 1))",)
     for state, orders in zip(states, first, strict=True):
         assert Programs(program_kinds()).take("sweep", "Begin()", repr(state)) == orders
 
