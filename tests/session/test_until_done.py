@@ -185,6 +185,17 @@ def test_places_that_cannot_be_used_are_named(
         found.run_until_done(TEXT)
 
 
+def test_a_life_opens_the_tables_that_its_query_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder := tmp_path / "data").mkdir()
+    write_facts(folder)
+    (folder / "other.parquet").write_text("no Parquet")
+    assert main(command(TEXT, folder, tmp_path / "place", "--format", "csv")) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [f"{k},{total}" for k, total in expected(folder)]
+    (folder / "other.parquet").unlink()
+    assert main(command("SELECT count(*) FROM fact", folder, tmp_path / "place")) == 1
+    assert "facts" in capsys.readouterr().err, "the message proposes a table that the text does not name"
+
+
 def test_slices_hand_on_a_token(data: Path, tmp_path: Path) -> None:
     place = tmp_path / "place"
     first = next(qoop.slices(TEXT, 0.02, place, data=[data], slots=1))

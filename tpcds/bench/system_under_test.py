@@ -130,11 +130,14 @@ class UntilDone:
 
     def answer(self) -> pa.Table:
         import qoop
+        from qoop.interfaces.commands.loading import tables_named
+        from qoop.query.statements.statement import Query
 
         size = self.task.size
         with qoop.connect(
-            self.task.directory, slots=size.slots, memory=size.memory, checkpoints=self.task.checkpoints, staged=True
+            slots=size.slots, memory=size.memory, checkpoints=self.task.checkpoints, staged=True
         ) as session:
+            session.register_path(self.task.directory, tables_named([Query(self.task.text)]))
             result = session.run_until_done(self.task.text).result
             assert result is not None
             return result.arrow()

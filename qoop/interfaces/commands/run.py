@@ -9,18 +9,19 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from qoop.catalog.errors import ConfigError
+from qoop.catalog.errors import BindError, ConfigError
 from qoop.catalog.sizes import parse_bytes, parse_seconds, size, span
 from qoop.catalog.user_key import chosen_key
 
 if TYPE_CHECKING:
     from qoop.query.result import Result
     from qoop.session.session import Session
+    from qoop.session.until_done import Life, LifeOptions, Output
 
 UNFINISHED = 75
 """The exit code EX_TEMPFAIL of sysexits.h: try again."""
@@ -39,9 +40,17 @@ With QOOP_CHECKPOINT_FULL=error it is an error. Outputs of other versions are no
 _TIME_OF_DAY = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 
 
+class OpenSession(Protocol):
+    """Opens the session of a command."""
+
+    def __call__(self, options: argparse.Namespace, is_needed: Callable[[str], bool] | None = None) -> Session:
+        """is_needed: true for the names of the tables of a folder to register; None: all."""
+        ...
+
+
 def add_run(
     commands: argparse._SubParsersAction[argparse.ArgumentParser],
-    open_session: Callable[[argparse.Namespace], Session],
+    open_session: OpenSession,
     show: Callable[[argparse.Namespace, Result], None],
     format: Callable[[str], str],
 ) -> argparse.ArgumentParser:
@@ -82,12 +91,14 @@ def add_runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 def _run(
     options: argparse.Namespace,
-    open_session: Callable[[argparse.Namespace], Session],
+    open_session: OpenSession,
     show: Callable[[argparse.Namespace, Result], None],
 ) -> int:
     from qoop.adaptive.monitor.notices import source_named
+    from qoop.interfaces.commands.loading import tables_named
+    from qoop.query.statements.statement import Query
     from qoop.session.stops import Stops, stopped_by_signals
-    from qoop.session.until_done import END_OF_TIME, LifeOptions, output_of, run_life
+    from qoop.session.until_done import END_OF_TIME, LifeOptions, output_of
 
     stops, text = Stops(), _text(options.query)
     seconds = options.until if options.seconds is None else options.seconds
@@ -96,14 +107,31 @@ def _run(
     options.data = [*options.data, *options.paths]
     options.staged = True  # the one output of a single task would exist at its end alone
     stopped = stopped_by_signals(stops, options.grace)
-    with _said_once() as say, stopped, closing(open_session(options)) as session:
+    named = tables_named([Query(text)])
+    with _said_once() as say, stopped, closing(open_session(options, named)) as session:
         limits = LifeOptions(stops, options.grace, source_named(options.notices), say)
-        life = run_life(session, text, limits, output_of(options.out, options.replace))
+        output = output_of(options.out, options.replace)
+        life = _lived(session, text, limits, output, options.data if named is not None else ())
     if life.result is not None and options.out is None:
         show(options, life.result)
     else:
         _say(life.message)
     return 0 if life.done else UNFINISHED
+
+
+def _lived(session: Session, text: str, options: LifeOptions, output: Output | None, unnamed: Sequence[str]) -> Life:
+    """As `run_life`. unnamed: places of tables that the text does not name; a BindError registers them for its
+    message, and for names that the text computes."""
+    from qoop.session.until_done import run_life
+
+    try:
+        return run_life(session, text, options, output)
+    except BindError:
+        if not unnamed:
+            raise
+        for path in unnamed:
+            session.register_path(path)
+        return run_life(session, text, options, output)
 
 
 @contextmanager
