@@ -21,7 +21,8 @@ from qoop.engine.kernel import Kernel
 class WarmKernels:
     """Kernels that wait, and those in use. Thread-safe.
 
-    folder: where each has a folder for what DuckDB spills. most: kernels up to which one waits after its task.
+    folder: where each has a folder for what DuckDB spills. most: kernels that may wait, besides those in use: long
+    tasks hold some, and short ones on top of the slots would open one each.
     """
 
     def __init__(self, folder: Path, most: int) -> None:
@@ -31,7 +32,6 @@ class WarmKernels:
         self._numbers = count()
         self._generation = 0  # of the kernels that may wait
         self._waiting: list[Kernel] = []
-        self._in_use = 0
         self._lock = threading.Lock()
         self._opening = threading.Lock()  # while one is opened ahead: the first task waits for that one
 
@@ -47,22 +47,19 @@ class WarmKernels:
         with self._opening, self._lock:
             generation = self._generation
             kernel = self._waiting.pop() if self._waiting else None
-            self._in_use += 1
         try:
             kernel = kernel or self._opened()
             yield kernel
         finally:
-            with self._lock:
-                self._in_use -= 1
             if kernel is not None:
                 self._wait(kernel, generation)
 
     def limit(self, most: int) -> None:
-        """Let kernels wait up to this number of them, and close those beyond."""
+        """Let this number of kernels wait, and close those beyond."""
         with self._lock:
             self._most = most
-            beyond = self._in_use + len(self._waiting) - most
-            surplus = [self._waiting.pop(0) for _ in range(min(beyond, len(self._waiting)))]
+            beyond = max(0, len(self._waiting) - most)
+            surplus, self._waiting = self._waiting[:beyond], self._waiting[beyond:]
         _close(surplus)
 
     def replace(self) -> None:
@@ -77,7 +74,7 @@ class WarmKernels:
 
     def _wait(self, kernel: Kernel, generation: int) -> None:
         with self._lock:
-            fits = generation == self._generation and self._in_use + len(self._waiting) < self._most
+            fits = generation == self._generation and len(self._waiting) < self._most
             if fits:
                 self._waiting.append(kernel)
         if not fits:

@@ -13,6 +13,7 @@ from qoop.engine.processes.nursery import Nursery
 from qoop.engine.processes.process import ChildProcess
 
 _WARM = 2  # processes that wait
+_MOST = 4  # that wait after their calls: more come at once than are needed on the whole
 _SMALL = 32 << 20  # bytes up to which a call does not give way: little would come free
 _OF_PROCESS = 8 << 20  # bytes that a process without work has, besides those that it shares with its nursery
 _WORTH_A_START = 15.0  # seconds of work; to start the first process takes half a second of a CPU
@@ -69,12 +70,14 @@ class ProcessPool:
         with self._lock:
             process = self._waiting() or self._forked()
             self._busy.add(process)
+            if not self._idle and not self._closed:  # on a full machine a process takes longer to come than to work
+                self._idle.append(self._forked())
         try:
             yield process
         finally:
             with self._lock:
                 self._busy.discard(process)
-                keep = process.fit and not self._closed and len(self._idle) < _WARM
+                keep = process.fit and not self._closed and len(self._idle) < _MOST
                 if keep:
                     self._idle.append(process)
                 else:
