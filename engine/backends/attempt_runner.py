@@ -23,6 +23,7 @@ from qoop.engine.failures import Stopped, is_fatal
 from qoop.engine.functions.measured import FunctionCalls
 from qoop.engine.kernel import Kernel
 from qoop.engine.memory import Used
+from qoop.engine.processes.priority import URGENT
 from qoop.engine.storage.checkpoint import Store
 from qoop.engine.storage.growing import Output, Timed
 from qoop.engine.storage.guard import Origin
@@ -163,6 +164,11 @@ class AttemptRunner:
         self._least_seconds = least_seconds
         if not least_seconds:
             self.processes.warm()
+
+    def let_short_go_first(self, went_behind: Callable[[], object]) -> None:
+        """An attempt in a thread that has worked for longer than short ones do goes behind others on the CPUs from now
+        on. went_behind: called with its thread, which stays behind, so it ought to take no other attempt."""
+        self._work_watch.urgent, self._work_watch.went_behind = URGENT, went_behind
 
     def used_by_children(self) -> Used:
         """The use of the child processes; none if there are none."""

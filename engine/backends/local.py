@@ -127,7 +127,8 @@ class LocalBackend:
         self._closed = False
         self._workers: list[threading.Thread] = []
         self._numbers = count()
-        self._present = 0  # workers
+        self._present = 0  # workers, but those that leave
+        self._behind: set[int] = set()  # threads of workers that leave after their attempts, since others go first
         self._ready = 0  # workers that wait for an attempt
         self._spare = 0  # of these, on top of the slots, that wait for the next attempts which are
         begin_short_turns()
@@ -152,6 +153,10 @@ class LocalBackend:
     def processes(self) -> ProcessPool:
         """The child processes of tasks."""
         return self._runner.processes
+
+    def let_short_go_first(self) -> None:
+        """Have attempts that work for longer than short ones do go behind others on the CPUs from now on."""
+        self._runner.let_short_go_first(self._replace_worker)
 
     def start(self, machine: MachineId, spec: TaskSpec, queued: bool = False, ahead: Ahead | None = None) -> None:
         """Begin an attempt; what it reads is kept for the job until it is released. queued: it was reported that it is.
@@ -345,6 +350,13 @@ class LocalBackend:
             self._workers.append(worker)
             worker.start()
 
+    def _replace_worker(self, thread: int) -> None:
+        """Have another worker for one that has gone behind, which leaves after its attempt."""
+        with self._changed:
+            self._behind.add(thread)
+            self._present -= 1
+        self._staff(self._slots)
+
     def _on_top(self) -> int:
         """The number of attempts on slots that there are not."""
         return sum(attempt.extra for attempt in list(self._attempts.values()))
@@ -416,6 +428,11 @@ class LocalBackend:
         while (attempt := self._next()) is not None:
             self._take_up(attempt)
             del attempt
+            with self._changed:
+                if threading.get_native_id() in self._behind:
+                    self._behind.remove(threading.get_native_id())
+                    self._ready -= 1
+                    return
 
     def _next(self) -> LocalAttempt | None:
         """Wait for an attempt; None if this worker is to leave."""

@@ -6,6 +6,7 @@ the nanoseconds on a CPU, and those in which it could run and waited for one. Wh
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 
 from qoop.engine.backends.while_working import WhileWorking
 from qoop.engine.events import Event, WorkObserved
+from qoop.engine.processes.priority import go_behind
 from qoop.engine.task import AttemptId
 
 _EVERY, _PART = 0.25, 0.02
@@ -33,16 +35,24 @@ class _Watched:
     cpu_seconds: Callable[[], float | None]
     begun: float
     due: float
+    thread: int  # that runs it
+    urgent: float  # seconds of a CPU that the thread has had when it is to go behind others
 
 
 class WorkWatch:
-    """Reports, while they run, the progress of attempts that take longer than a moment."""
+    """Reports, while they run, the progress of attempts that take longer than a moment.
+
+    urgent: seconds of a CPU in its thread after which an attempt goes behind others. went_behind: called with that one,
+    which stays behind.
+    """
 
     def __init__(self, report: Callable[[Event], None]) -> None:
         self._report = report
         self._lock = threading.Lock()
         self._attempts: dict[AttemptId, _Watched] = {}
         self._cpu = ThreadTimes()
+        self.urgent = math.inf
+        self.went_behind: Callable[[int], object] = lambda thread: None
         self._thread = WhileWorking(self._check, "qoop-progress", first=_EVERY)
 
     @contextmanager
@@ -52,7 +62,15 @@ class WorkWatch:
         """Report an attempt meanwhile. part, cpu_seconds: see `WorkObserved`."""
         now = time.perf_counter()
         with self._lock:
-            self._attempts[attempt] = _Watched(attempt, part, cpu_seconds, now, now + _EVERY)
+            self._attempts[attempt] = _Watched(
+                attempt,
+                part,
+                cpu_seconds,
+                now,
+                now + _EVERY,
+                threading.get_native_id(),
+                time.thread_time() + self.urgent,
+            )
         try:
             with self._thread.watched():
                 yield
@@ -72,8 +90,18 @@ class WorkWatch:
             self._cpu.read()
         for one in due:
             self._report(WorkObserved(one.attempt, one.part(), self._cpu.slowed, one.cpu_seconds()))
+            if self._cpu.ran_by(one.thread) > one.urgent:
+                self._send_behind(one)
             one.due = now + max(_EVERY, _PART * (now - one.begun))
         return _EVERY
+
+    def _send_behind(self, watched: _Watched) -> None:
+        with self._lock:
+            if self._attempts.get(watched.attempt) is not watched:
+                return  # the thread has other work by now
+            go_behind(watched.thread)
+            watched.urgent = math.inf
+        self.went_behind(watched.thread)
 
 
 class ThreadTimes:
@@ -87,6 +115,10 @@ class ThreadTimes:
     def slowed(self) -> float:
         """The factor by which others on the CPUs slow this process."""
         return 1.0 + self.waited / self.ran if self.ran > 0 else 1.0
+
+    def ran_by(self, thread: int) -> float:
+        """Seconds on a CPU that a thread has had in all, as last read."""
+        return self._before.get(str(thread), (0, 0))[0] / 1e9
 
     def read(self) -> None:
         """Bring both up to date."""

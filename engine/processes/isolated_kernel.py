@@ -21,6 +21,7 @@ from qoop.engine.kernel import check_tables
 from qoop.engine.processes.child import PARTITION
 from qoop.engine.processes.isolated_task import IsolatedTask
 from qoop.engine.processes.pool import ProcessPool
+from qoop.engine.processes.priority import URGENT
 from qoop.engine.processes.process import ChildProcess, Limits
 from qoop.engine.processes.task_in_process import run_task
 from qoop.engine.storage.growing import Begin, InMemory, Made, Output
@@ -39,9 +40,6 @@ within that of the session."""
 _COUNTED = 0.75
 """The part of the memory of a task that is not trusted which is the limit of DuckDB; the rest is for what it does not
 count."""
-_URGENT = 0.1
-"""Seconds of the processor after which a task that is not trusted lets others go first: opening the kernel of a new
-process takes 0.02, and short texts less than the rest."""
 _BEYOND = 2.0  # times its memory, that a trusted task may take beyond DuckDB's limit
 _numbers = count()
 
@@ -174,7 +172,7 @@ def _limited(spec: TaskSpec, check: Callable[[], object]) -> tuple[TaskSpec, Lim
     if spec.stage.opaque != ISOLATED:
         return spec, Limits(int(_BEYOND * memory) + _MARGIN, check)
     most = max(memory // 2, memory - _OF_PROCESS)
-    limits = Limits(most, check, _URGENT, gives_way=True)
+    limits = Limits(most, check, URGENT, gives_way=True)
     return replace(spec, resources=replace(spec.resources, memory=_COUNTED * most)), limits
 
 

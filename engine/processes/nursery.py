@@ -48,7 +48,8 @@ class Nursery:
                 [sys.executable, "-P", "-m", __name__, str(theirs.fileno()), *_MODULES, *modules],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C at a terminal is for the parent
+                process_group=0,  # Ctrl-C at a terminal is for the parent. In a session of its own, Linux would give it
+                # half of the CPUs, and the priority of what goes behind would count among its children alone
                 env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"},
             )
         return cls(ours, process)

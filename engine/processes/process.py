@@ -21,13 +21,11 @@ from qoop.catalog.errors import ExecutionError, OutOfMemory, ProcessEnded
 from qoop.engine.memory import anonymous_memory
 from qoop.engine.processes.child import HEADER
 from qoop.engine.processes.nursery import NO_SIGNAL
+from qoop.engine.processes.priority import all_go_behind
 
 _INTERVAL = 0.02  # seconds between two checks of a call
 _TICKS = os.sysconf("SC_CLK_TCK")
 _REPORTED = 10.0  # seconds that the nursery may take to report the end of a process
-_NICE = 10
-"""Added to the priority number of a process that is not urgent, as in nice(1): one that is gets ten times its time. It
-cannot be taken back without privileges, so such a process takes no other call."""
 _SLACK = 32 << 20  # bytes beyond the limit at which the process is killed: its allocations fail before, as a rule
 
 
@@ -250,14 +248,8 @@ class ChildProcess:
         if limits.gives_way:
             self._check_all(self)
         if self._urgent and self.cpu_seconds() - self._seconds_before > limits.urgent:
-            self._urgent = False
-            self._yield_to_others()
-
-    def _yield_to_others(self) -> None:
-        """Lower the priority of all its threads; those to come take their maker's."""
-        with contextlib.suppress(OSError):  # it has ended
-            for thread in os.listdir(f"/proc/{self.id}/task"):
-                os.setpriority(os.PRIO_PROCESS, int(thread), os.getpriority(os.PRIO_PROCESS, int(thread)) + _NICE)
+            self._urgent = False  # so it takes no other call
+            all_go_behind(self.id)
 
     def _ended(self) -> ProcessEnded:
         """The error of a process that has ended. If no report comes, its nursery was killed, and it was with it."""

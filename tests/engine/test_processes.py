@@ -63,14 +63,14 @@ def holds(reply: Reply, size: int) -> None:
     del held
 
 
-def niceness(reply: Reply, most: float) -> list[int]:
-    """Of all threads, once all have changed. most: seconds that this may take."""
+def policies(reply: Reply, most: float) -> list[int]:
+    """By which all threads get a CPU, once all have changed. most: seconds that this may take."""
     other, ended = threading.Event(), time.monotonic() + most
     thread = threading.Thread(target=other.wait)
     thread.start()
-    before = os.getpriority(os.PRIO_PROCESS, 0)
+    before = os.sched_getscheduler(0)
     while True:
-        found = [os.getpriority(os.PRIO_PROCESS, int(one)) for one in os.listdir("/proc/self/task")]
+        found = [os.sched_getscheduler(int(one)) for one in os.listdir("/proc/self/task")]
         if before not in found or time.monotonic() >= ended:
             other.set()
             thread.join()
@@ -325,13 +325,12 @@ def test_the_limit_of_a_call_rises_while_it_runs(pool: ProcessPool) -> None:
 
 
 def test_a_call_that_computes_for_long_lets_others_go_first(pool: ProcessPool) -> None:
-    before = os.getpriority(os.PRIO_PROCESS, 0)
     with pool.process() as process:
-        assert process.call(niceness, [0.0], Limits(ROOMY.memory, urgent=0.05)) == [before] * 3
+        assert process.call(policies, [0.0], Limits(ROOMY.memory, urgent=0.05)) == [os.SCHED_OTHER] * 3
         assert process.fit
-        seen = process.call(niceness, [60.0], Limits(ROOMY.memory, urgent=0.05))
-        assert seen == [min(19, before + 10)] * 3, "all its threads"
-        assert not process.fit, "the priority of a process cannot be raised again"
+        seen = process.call(policies, [60.0], Limits(ROOMY.memory, urgent=0.05))
+        assert seen == [os.SCHED_IDLE] * 3, "all its threads"
+        assert not process.fit, "it stays behind"
 
 
 def test_close_ends_all_processes_even_while_they_work() -> None:

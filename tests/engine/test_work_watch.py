@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -55,15 +55,12 @@ def test_who_waits_for_a_cpu_is_known() -> None:
 
 @pytest.mark.parametrize("opaque", ["DuckDB plans it", ISOLATED])
 def test_a_long_query_reports_its_progress_and_the_cpu_seconds_of_its_own_process(opaque: str, tmp_path: Path) -> None:
-    columns = (("n", "BIGINT"),)
     path = tmp_path / "numbers.parquet"
     rows = pa.table({"i": range(300_000), "k": [i % 1_000 for i in range(300_000)]})
     pq.write_table(rows, path, row_group_size=10_000)
     sql = f"SELECT count(*) AS n FROM '{path}' a JOIN '{path}' b ON a.k = b.k WHERE hash(a.i, b.i) % 7 = 3"
-    stage = Stage("all", sql, (), columns, 1, "all", opaque=opaque, whole=True)
-    attempt = AttemptId(TaskId("job", "all", 0), 1)
     with closing(LocalBackend(1, 1_000_000_000, spill_dir=tmp_path)) as backend:
-        backend.start(MACHINE, TaskSpec(attempt, stage, checkpoint_key(stage, 0), (), {}, Resources(1, 200e6)))
+        attempt = start(backend, "all", sql, opaque)
         events: list[Event] = []
         while not any(isinstance(event, TaskSucceeded) for event in events):
             events += backend.wait(60)
@@ -73,3 +70,39 @@ def test_a_long_query_reports_its_progress_and_the_cpu_seconds_of_its_own_proces
     assert parts == sorted(parts) and all(0 < part <= 1 for part in parts) and parts
     assert used == sorted(used) and (used[-1] > 0.1 if opaque == ISOLATED else not used)
     assert all(event.attempt == attempt and event.slowed >= 1.0 for event in seen)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there threads have priorities of their own")
+def test_a_long_task_goes_behind_others_and_another_worker_takes_its_place(tmp_path: Path) -> None:
+    """Its thread stays behind, so it takes no other task."""
+    slow = "SELECT count(*) AS n FROM range(1000000) a, range(1000000) b WHERE hash(a.range, b.range) = 3"
+    with closing(LocalBackend(1, 1_000_000_000, spill_dir=tmp_path)) as backend:
+        backend.let_short_go_first()
+        long = start(backend, "long", slow)
+        while not behind():
+            assert all(isinstance(event, WorkObserved) for event in backend.wait(60))
+        backend.stop(long)
+        short = start(backend, "short", "SELECT 1 AS n")
+        events: list[Event] = []
+        while not any(isinstance(event, TaskSucceeded) for event in events):
+            events += backend.wait(60)
+        assert [event.attempt for event in events if isinstance(event, TaskSucceeded)] == [short]
+        while behind():  # its thread ends
+            time.sleep(0.001)
+
+
+def start(backend: LocalBackend, name: str, sql: str, opaque: str = "DuckDB plans it") -> AttemptId:
+    stage = Stage(name, sql, (), (("n", "BIGINT"),), 1, name, opaque=opaque, whole=True)
+    attempt = AttemptId(TaskId("job", name, 0), 1)
+    backend.start(MACHINE, TaskSpec(attempt, stage, checkpoint_key(stage, 0), (), {}, Resources(1, 200e6)))
+    return attempt
+
+
+def behind() -> list[int]:
+    """The threads of this process that let all others go first."""
+    found = []
+    for thread in map(int, os.listdir("/proc/self/task")):
+        with suppress(ProcessLookupError):
+            if os.sched_getscheduler(thread) == os.SCHED_IDLE:
+                found.append(thread)
+    return found

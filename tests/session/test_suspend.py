@@ -12,6 +12,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
+from dataclasses import astuple
 from pathlib import Path
 
 import duckdb
@@ -370,13 +371,13 @@ def test_the_at_a_query_is_kept(data: Path, tmp_path: Path, pause: Callable[[int
     text = TEXT.replace("count(*) AS n", "max(now()) AS n").replace("max(s)", "max(s || current_date::VARCHAR)")
     suspended(data, tmp_path / "bundle", pause(3), slots=2, text=text)
     timestamp = json.loads((tmp_path / "bundle" / "bundle.json").read_text())["timestamp"]
-    held = {json.loads(path.read_text())["key"]["signature"] for path in (tmp_path / "bundle").glob("*/*.json")}
+    held = {tuple(json.loads(path.read_text())["key"].values()) for path in (tmp_path / "bundle").glob("*/*.json")}
     pause(1 << 30)
     with qoop.connect(slots=2, memory="2GB") as session:
         job = session.resume(tmp_path / "bundle")
         begun = {at.isoformat(sep=" ") for _, at, _ in job.result(60).fetchall()}
         assert begun == {timestamp.replace("+00", "+00:00")}
-        again = {record.key.signature for record in job.history() if isinstance(record, Started)}
+        again = {astuple(record.key) for record in job.history() if isinstance(record, Started)}
         assert held and job.plans[0].stages and not held <= again
 
 
