@@ -6,6 +6,7 @@ as a short query in DuckDB. Both use this class of pyarrow.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
@@ -14,7 +15,9 @@ import pyarrow as pa
 from pyarrow._parquet import ParquetReader
 
 if TYPE_CHECKING:
-    from pyarrow.parquet import FileMetaData
+    from pyarrow.parquet import ColumnSchema, FileMetaData
+
+    from qoop.catalog.table import Columns
 
 _TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 _CODECS = range(8)
@@ -22,6 +25,15 @@ _DEEPEST = 100  # parts of the path of a column
 _CHUNK = re.compile(rb"\x1c\x15([\x00-\x0e])\x19(?=[\x05-\xf5])", re.DOTALL)
 """The first bytes of a column chunk in Thrift's compact protocol: its type, as a number times two, and a list of
 encodings."""
+
+_PLAIN = {
+    "BOOLEAN": "BOOLEAN", "INT32": "INTEGER", "INT64": "BIGINT", "FLOAT": "FLOAT", "DOUBLE": "DOUBLE",
+    "BYTE_ARRAY String": "VARCHAR", "INT32 Date": "DATE",
+}  # fmt: skip
+"""DuckDB's types of columns, by their types in a footer."""
+_INTEGERS = {8: "TINYINT", 16: "SMALLINT", 32: "INTEGER", 64: "BIGINT"}
+_DIGITS = {"INT32": 9, "INT64": 18, "FIXED_LEN_BYTE_ARRAY": 38, "BYTE_ARRAY": 38}
+"""The digits of a DECIMAL, at most."""
 
 
 def read_footer(source: str | bytes) -> FileMetaData:
@@ -32,6 +44,44 @@ def read_footer(source: str | bytes) -> FileMetaData:
         return reader.metadata
     finally:
         reader.close()
+
+
+def plain_columns(metadata: FileMetaData) -> Columns | None:
+    """Names and types of the columns as DuckDB reads them; None: DuckDB has to be asked.
+
+    To open a DuckDB for that takes 10 ms. These types have one meaning in all versions of it.
+    """
+    found = []
+    for place in range(metadata.num_columns):
+        column = metadata.schema.column(place)
+        type_ = _plain_type(column)
+        if type_ is None or not column.name or column.name != column.path:
+            return None
+        found.append((column.name, type_))
+    names = {name.lower() for name, _ in found}
+    return tuple(found) if found and len(names) == len(found) else None
+
+
+def _plain_type(column: ColumnSchema) -> str | None:
+    """DuckDB's type of a column; None if that does not follow from the footer alone, as of nested columns."""
+    if column.max_repetition_level or column.max_definition_level > 1:
+        return None
+    physical, logical = column.physical_type, column.logical_type
+    if logical.type == "NONE":
+        return _PLAIN.get(physical)
+    about = json.loads(logical.to_json())
+    kind = about.pop("Type")
+    if kind == "Decimal":
+        digits = about["precision"]
+        return f"DECIMAL({digits},{about['scale']})" if digits <= _DIGITS.get(physical, 0) else None
+    if kind == "Int":
+        bits = about["bitWidth"]
+        fits = physical == ("INT64" if bits == 64 else "INT32")
+        return ("" if about["isSigned"] else "U") + _INTEGERS[bits] if fits else None
+    if kind == "Timestamp":
+        fits = about["timeUnit"] in ("milliseconds", "microseconds") and not about["is_from_converted_type"]
+        return "TIMESTAMP" + (" WITH TIME ZONE" if about["isAdjustedToUTC"] else "") if fits else None
+    return _PLAIN.get(f"{physical} {kind}")
 
 
 def describes_its_columns(tail: bytes, metadata: FileMetaData) -> bool:

@@ -40,7 +40,7 @@ from qoop.catalog.sources.files import (
     sql_name,
     sql_path,
 )
-from qoop.catalog.sources.footer import describes_its_columns, paths, read_footer
+from qoop.catalog.sources.footer import describes_its_columns, paths, plain_columns, read_footer
 from qoop.catalog.sources.pieces import PIECE, Pieces, Runs
 from qoop.catalog.stores.objects import without_options
 from qoop.catalog.table import Columns, Compaction, Footer, Range, Source, Split, joined, spread
@@ -390,6 +390,16 @@ def _local_file(file: File, tail: bytes) -> ParquetFile:
         return _described(file, read_footer(tail))
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         return _described_by_duckdb(file, error)
+
+
+def columns_by_footer(file: ParquetFile) -> Columns | None:
+    """Names and types of the columns of a file as DuckDB reads them, without it; None where it has to be asked."""
+    if file.version is not None:
+        return None
+    try:
+        return plain_columns(read_footer(footer_bytes(file.file.path)))
+    except (pa.ArrowException, OSError, UnicodeDecodeError, SourceError):
+        return None
 
 
 def _described_by_duckdb(file: File, refused: Exception) -> ParquetFile:

@@ -18,7 +18,7 @@ from qoop.catalog.interrupts import interruptibly
 from qoop.catalog.sources.file_stamp import File, file_stamp, reading, unchanged
 from qoop.catalog.sources.files import CREATED, find_files, hive_columns, is_sqlite, lake_of, sql_path
 from qoop.catalog.sources.memory import ArrowSource, own_copy
-from qoop.catalog.sources.parquet import ParquetFile, ParquetSource, open_parquet, reach
+from qoop.catalog.sources.parquet import ParquetFile, ParquetSource, columns_by_footer, open_parquet, reach
 from qoop.catalog.sources.probe import Probe, describe
 from qoop.catalog.stores.objects import below, is_remote, without_options
 from qoop.catalog.table import Columns, Origin, Source, Table, digest_of, table_version
@@ -318,9 +318,9 @@ def _parquet_table(
     if before is not None and not by_folder and _begins_with(before.source, files[0]):
         columns, described = before.columns, []
     else:
-        with probe.cursor(paths[0] if len(paths) == 1 else origin.place) as cursor:
-            reach(ParquetSource(tuple(files)), cursor)
-            columns = describe(cursor, f"SELECT * FROM read_parquet([{', '.join(map(_readable, described))}])")
+        columns = (None if by_folder else columns_by_footer(files[0])) or _described_by_duckdb(
+            probe, described, paths[0] if len(paths) == 1 else origin.place
+        )
     source = ParquetSource(
         tuple(files),
         partitions=hive_columns(columns, paths),
@@ -329,6 +329,12 @@ def _parquet_table(
         by_content=by_content,
     )
     return _table(name, columns, source, origin, ParquetSource(tuple(described), by_content=by_content))
+
+
+def _described_by_duckdb(probe: Probe, files: Sequence[ParquetFile], place: str) -> Columns:
+    with probe.cursor(place) as cursor:
+        reach(ParquetSource(tuple(files)), cursor)
+        return describe(cursor, f"SELECT * FROM read_parquet([{', '.join(map(_readable, files))}])")
 
 
 def _begins_with(source: Source, file: ParquetFile) -> bool:

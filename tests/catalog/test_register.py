@@ -20,6 +20,7 @@ import pytest
 
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import SourceError, TableChanged, UnknownTable
+from qoop.catalog.sources.footer import plain_columns
 from qoop.catalog.table import Table
 
 DATA = pa.table({"k": [1, 2, 3], "s": ["x", None, "z"]})
@@ -413,3 +414,36 @@ def test_versions_agree_between_processes(catalog: Catalog, tmp_path: Path) -> N
     code = "import sys; from qoop.catalog.catalog import Catalog; print(Catalog().register('x', sys.argv[1]).version)"
     run = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == catalog.register("t", path).version
+
+
+PLAIN = (
+    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "FLOAT",
+    "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_MS", "DECIMAL(4,1)", "DECIMAL(18,3)",
+    "DECIMAL(38,4)",
+)  # fmt: skip
+OTHERS = ("BLOB", "TIME", "UUID", "JSON", "TIMESTAMP_NS", "HUGEINT", "INTEGER[]", "STRUCT(a INTEGER)")
+
+
+@pytest.mark.parametrize("writer", ["DuckDB", "1.0", "2.6"])
+def test_columns_of_plain_types_follow_from_the_footer_as_duckdb_reads_them(writer: str, tmp_path: Path) -> None:
+    """writer: DuckDB, or Arrow with that version of the format."""
+    for place, type_ in enumerate(PLAIN + OTHERS):
+        path = tmp_path / f"{place}.parquet"
+        row = duckdb.sql(f"SELECT NULL::{type_} AS C, 1 AS d")
+        if writer == "DuckDB":
+            row.write_parquet(str(path))
+        else:
+            pq.write_table(row.to_arrow_table(), path, version=writer)
+        found = plain_columns(pq.read_metadata(path))
+        assert (found is not None) >= (type_ in PLAIN)
+        assert found is None or list(found) == [row[:2] for row in duckdb.sql(f"DESCRIBE FROM '{path}'").fetchall()]
+
+
+@pytest.mark.parametrize("columns", ["{'b': 1} AS a", "1 AS a, 'x'::BLOB AS b", "[1] AS a"])
+def test_of_other_columns_duckdb_is_asked(columns: str, tmp_path: Path, catalog: Catalog) -> None:
+    path = tmp_path / "t.parquet"
+    duckdb.sql(f"SELECT {columns}").write_parquet(str(path))
+    assert plain_columns(pq.read_metadata(path)) is None
+    assert catalog.register("t", path).columns == tuple(
+        row[:2] for row in duckdb.sql(f"DESCRIBE FROM '{path}'").fetchall()
+    )

@@ -17,6 +17,9 @@ Paint = Literal["bold", "faint", "red", "green", "blue", "magenta"]
 _CODES: dict[Paint, int] = {"bold": 1, "faint": 2, "red": 31, "green": 32, "blue": 34, "magenta": 35}
 
 
+_NO_CELL = frozenset(map(chr, range(0x7F, 0xA0)))
+"""Control characters beyond ASCII's first ones."""
+
 _PAGE = 49
 """Lines if the output is no terminal: 40 rows of a table."""
 
@@ -60,11 +63,16 @@ def width_of(text: str) -> int:
     >>> width_of("abc"), width_of("表")
     (3, 2)
     """
-    if text.isascii():
+    if _has_a_cell_each(text):
         return len(text)
     from rich.cells import cell_len  # only few texts need it
 
     return cell_len(text)
+
+
+def _has_a_cell_each(text: str) -> bool:
+    """True if each character of a text takes one cell by its range alone: letters of Latin, and "·"."""
+    return text.isascii() or (max(text) < "\u0300" and min(text) >= " " and _NO_CELL.isdisjoint(text))
 
 
 def between_words(text: str, width: int) -> str:
@@ -98,7 +106,7 @@ def shortened(text: str, width: int) -> str:
     """
     if width_of(text) <= width:
         return text
-    if text.isascii():
+    if _has_a_cell_each(text):
         return text[: max(0, width - 1)] + "…"
     from rich.cells import set_cell_size
 
