@@ -111,6 +111,17 @@ def test_a_change_of_what_is_packed_counts(session: Session, text: str) -> None:
     check(session, text, *more)
 
 
+def test_a_change_reads_the_table_that_was_packed_since(session: Session) -> None:
+    session.sql(FIRST)
+    held(session)
+    Watched.go.set()
+    for one in Watched.all:
+        one.wait()
+    text = "INSERT INTO t SELECT a + 7000, b FROM t WHERE a < 3"
+    session.sql(text)
+    check(session, text)
+
+
 def test_a_table_may_be_dropped_meanwhile(session: Session, tmp_path: Path) -> None:
     session.sql(FIRST)
     held(session)

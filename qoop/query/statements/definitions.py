@@ -319,7 +319,7 @@ class Definitions:
         if statement.reshapes:
             result = made(*changing.reshaped(statement, target, settings))
             with self.names.lock:
-                self._check_same(name, before)
+                self._check_same(name, before, now)
                 self._store(name, result)
             return 0
         read = set() if statement.files else self.names.read_by(statement.text) - {name}
@@ -329,14 +329,15 @@ class Definitions:
         reads = changing.Reads(others, run, made, self.names.schemas.default)
         change = changing.apply(statement, target, reads, self._bench, settings)
         with self.names.lock:
-            self._check_same(name, before)
+            self._check_same(name, before, now)
             if change.replaced or change.added:
                 self._adopt(self._storage.change(now, change))
         return change.count
 
-    def _check_same(self, name: str, before: Table) -> None:
-        """Raise CatalogError if a table was replaced by the program meanwhile."""
-        if self._catalog.table(self._changeable(name)).version != before.version:
+    def _check_same(self, name: str, *known: Table) -> None:
+        """Raise CatalogError if a table was replaced by the program meanwhile. known: the table as the session had it,
+        and as it lies in its folder, where others may have changed or packed it; the change may have read this."""
+        if self._catalog.table(self._changeable(name)).version not in [one.version for one in known]:
             raise CatalogError(f"table {name} was replaced during the change, so the change has no effect")
 
     def rename(self, statement: Rename, run: Callable[[str], Result]) -> None:
