@@ -179,6 +179,11 @@ class FilesSource(Protocol):
         ...
 
     @property
+    def compactable(self) -> bool:
+        """True if its files may be written again as others, which its log says."""
+        ...
+
+    @property
     def compactions(self) -> Sequence[Compaction]:
         """The last compactions of its files, in their order, as far as its log tells them apart from changes."""
         ...

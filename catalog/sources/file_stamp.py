@@ -56,16 +56,24 @@ def reading(path: str) -> Iterator[None]:
 
 def file_stamp(path: str) -> Stamp:
     """Size, times and inode. No device: a shared folder has another one on every machine. Raises OSError."""
-    stat = os.stat(path)
+    return stamp_of(os.stat(path))
+
+
+def stamp_of(stat: os.stat_result) -> Stamp:
+    """The stamp in the status of a file."""
     return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
 
 
-def settled(paths: Sequence[str], read_stamp: StampReader = file_stamp) -> list[Stamp]:
+def settled(
+    paths: Sequence[str], read_stamp: StampReader = file_stamp, now_read: Mapping[str, Stamp] | None = None
+) -> list[Stamp]:
     """The stamps of files, read so late that a further write must change them.
+
+    now_read: the present stamps by path, if these were read just now.
 
     Raises SourceError for a file that cannot be read, TableChanged for files that are written continuously.
     """
-    stamps = dict(zip(paths, _stamps(paths, read_stamp), strict=True))
+    stamps = dict(now_read or zip(paths, _stamps(paths, read_stamp), strict=True))
     young = list(stamps)
     for _ in range(_TRIES):
         young, wait = _unsettled({path: stamps[path] for path in young})
@@ -91,7 +99,7 @@ def _unsettled(stamps: Mapping[str, Stamp]) -> tuple[list[str], int]:
     """The files that changed within a tick of now, and the nanoseconds until a write must leave other times."""
     now = time.time_ns()
     past = now - _COARSE_TICK_NS
-    recent = [path for path, stamp in stamps.items() if max(stamp[2::4]) > past]
+    recent = [path for path, stamp in stamps.items() if stamp[2] > past or stamp[-2] > past]
     waits = {path: wait for path in recent if (wait := _until_settled(_changed_at(stamps[path]), now)) > 0}
     return list(waits), max(waits.values(), default=0)
 

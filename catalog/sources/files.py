@@ -6,12 +6,13 @@ import fnmatch
 import glob
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from qoop.catalog.errors import SourceError
-from qoop.catalog.sources.file_stamp import reading
+from qoop.catalog.sources.file_stamp import Stamp, file_stamp, reading, stamp_of
 from qoop.catalog.table import Columns
+from qoop.catalog.value import value
 
 # A stripe is one vector of DuckDB; this many represent runs of neighbouring values in proportion.
 _STRIPE_ROWS = 2048
@@ -29,37 +30,62 @@ _MANIFEST = re.compile(r"_(\d+)\.(json|dropped)")
 """The manifests of such a table."""
 
 
-def find_files(path: str, suffixes: tuple[str, ...]) -> list[str]:
-    """Absolute paths of the files meant by a path: itself, a glob's matches, or a folder's files of these kinds.
+@value
+class Found:
+    """The files meant by a path. stamps: by path. hidden: the names in a folder at that path that begin with a dot or
+    an underscore."""
 
-    Files and folders whose names begin with a dot or an underscore are left out of folders, as is usual.
+    stamps: dict[str, Stamp]
+    hidden: list[str]
+
+    @property
+    def paths(self) -> list[str]:
+        """In order."""
+        return sorted(self.stamps)
+
+
+def find_files(path: str, suffixes: tuple[str, ...]) -> Found:
+    """The files meant by a path, by absolute path: itself, a glob's matches, or a folder's files of these kinds.
+
+    Files and folders whose names begin with a dot or an underscore are left out of folders, as is usual. A folder is
+    listed once, and each file is stamped once. Raises SourceError.
     """
     path = os.path.abspath(os.path.expanduser(path))
+    found = Found({}, [])
     with reading(path):
         if os.path.isdir(path):
-            found: list[str] = []
-            _add_files_below(path, suffixes, found)
-            return sorted(found)
+            _add_files_below(path, suffixes, found.stamps, found.hidden)
+            return found
         if os.path.exists(path):
-            return [path]
+            return Found({path: file_stamp(path)}, [])
         if not glob.has_magic(path):
             raise SourceError(f"cannot read {path}: no such file or folder")
-        found = sorted(_matches(path))
-    if not found:
+        for match in _matches(path):
+            with suppress(FileNotFoundError):  # it has gone since
+                found.stamps[match] = file_stamp(match)
+    if not found.stamps:
         raise SourceError(f"no file matches {path}")
     return found
 
 
-def _add_files_below(folder: str, suffixes: tuple[str, ...], found: list[str]) -> None:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            name = entry.name
-            if name[0] in "._":
-                continue
-            if (name.endswith(suffixes) or name.lower().endswith(suffixes)) and entry.is_file():
-                found.append(entry.path)
-            elif entry.is_dir(follow_symlinks=False):
-                _add_files_below(entry.path, suffixes, found)
+def _add_files_below(folder: str, suffixes: tuple[str, ...], found: dict[str, Stamp], hidden: list[str]) -> None:
+    """Relative to an open folder a stamp costs less, since its path is not looked up again."""
+    opened = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        with os.scandir(opened) as entries:
+            for entry in entries:
+                name = entry.name
+                if name[0] in "._":
+                    hidden.append(name)
+                elif (name.endswith(suffixes) or name.lower().endswith(suffixes)) and entry.is_file():
+                    try:
+                        found[f"{folder}/{name}"] = stamp_of(entry.stat())
+                    except FileNotFoundError:  # it has gone since
+                        continue
+                elif entry.is_dir(follow_symlinks=False):
+                    _add_files_below(f"{folder}/{name}", suffixes, found, [])
+    finally:
+        os.close(opened)
 
 
 def _matches(pattern: str) -> Iterator[str]:
@@ -112,19 +138,27 @@ def is_partitioned(folder: str) -> bool:
     return bool(names) and all(is_folder and "=" in name for name, is_folder in names)
 
 
-def lake_of(place: str) -> str | None:
-    """The kind of a table with a log that a folder is, or that a file describes; None if it is none."""
+def lake_of(place: str, hidden: Iterable[str] | None = None) -> str | None:
+    """The kind of a table with a log that a folder is, or that a file describes; None if it is none.
+
+    hidden: see `Found`, if the folder was listed just now."""
     if place.endswith(_LOGS["iceberg"][1]):
         return "iceberg"
-    if os.path.isdir(place) and is_present(manifests(place)):
+    if hidden is None and os.path.isdir(place):
+        hidden = os.listdir(place)
+    if hidden is not None and is_present(_manifests(hidden)):
         return CREATED
     return next((kind for kind, (log, ending) in _LOGS.items() if _holds(os.path.join(place, log), ending)), None)
 
 
 def manifests(folder: str | os.PathLike[str]) -> list[tuple[int, str]]:
     """The versions of a created table in a folder, in order, with the names of their manifests. Raises OSError."""
-    names = [name for name in os.listdir(folder) if name.startswith("_")]
-    return sorted((int(match[1]), name) for name in names if (match := _MANIFEST.fullmatch(name)))
+    return _manifests(os.listdir(folder))
+
+
+def _manifests(names: Iterable[str]) -> list[tuple[int, str]]:
+    marked = [name for name in names if name.startswith("_")]
+    return sorted((int(match[1]), name) for name in marked if (match := _MANIFEST.fullmatch(name)))
 
 
 def is_present(versions: Sequence[tuple[int, str]]) -> bool:

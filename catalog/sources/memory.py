@@ -126,6 +126,8 @@ class CreatedArrow(ArrowSource):
     parts: tuple[tuple[str, int], ...] = ()
     compactions: tuple[Compaction, ...] = field(default=(), compare=False, repr=False)
 
+    compactable = True
+
     @classmethod
     def of_pieces(cls, pieces: Mapping[str, pa.Table], compactions: tuple[Compaction, ...] = ()) -> CreatedArrow:
         """These pieces by id; at least one."""

@@ -13,6 +13,7 @@ from dataclasses import field, replace
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from itertools import accumulate
+from sys import intern
 from typing import TYPE_CHECKING, cast
 
 import duckdb
@@ -144,6 +145,16 @@ class ParquetSource:
         """Its files at these paths."""
         return replace(self, files=tuple(file for file in self.files if file.file.path in paths))
 
+    @property
+    def compactable(self) -> bool:
+        """See `FilesSource`."""
+        return bool(self.log)
+
+    @cached_property
+    def stamps(self) -> Mapping[str, Stamp]:
+        """Those of its files, by path."""
+        return {file.file.path: file.file.stamp for file in self.files}
+
     def file_rows(self) -> Mapping[str, int]:
         """The rows of each file, by path."""
         return {file.file.path: file.rows for file in self.files}
@@ -188,9 +199,7 @@ class ParquetSource:
     def scan(self, columns: Columns, split: Split | None) -> str | pa.Table:
         """SELECT over read_parquet; row ranges become predicates on the row number, which prune row groups."""
         if split is None:
-            return (
-                self._select(columns, [file.file.path for file in self.files]) if self.is_remote else self._all(columns)
-            )
+            return self._all(columns)
         ranges = self._joined(split.ranges)
         whole = [item.file for item in ranges if item.whole]
         parts = [self._select(columns, whole)] if whole else []
@@ -199,9 +208,9 @@ class ParquetSource:
 
     def _all(self, columns: Columns) -> str:
         """All rows. For files of this machine it is made once."""
-        found = self._scans.get(columns)
         if self.is_remote:
             return self._select(columns, [file.file.path for file in self.files])
+        found = self._scans.get(columns)
         if found is None:
             if len(self._scans) >= _SCANS:
                 self._scans.clear()
@@ -323,26 +332,34 @@ def _row_numbers(part: Range) -> str:
 
 
 def open_parquet(
-    files: Sequence[str | remote.Version], by_content: bool = False, known: Collection[ParquetFile] = ()
+    files: Sequence[str | remote.Version],
+    by_content: bool = False,
+    known: Collection[ParquetFile] = (),
+    stamps: Mapping[str, Stamp] | None = None,
 ) -> list[ParquetFile]:
     """Read the footers, except those of files that are known. by_content: local files are to be known by all they hold.
+    stamps: of local files, if these were read just now.
 
     Raises SourceError for a file that is missing, truncated or not Parquet, TableChanged for one that is written to.
     """
     versions = [file for file in files if not isinstance(file, str)]
     paths = [file for file in files if isinstance(file, str)] if versions else cast("Sequence[str]", files)
     if not versions:
-        return list(_open_local(paths, by_content, known))
+        return _open_local(paths, by_content, known, stamps)
     found = _open_all_remote(versions)
-    local = dict(zip(paths, _open_local(paths, by_content, known), strict=True))
+    local = dict(zip(paths, _open_local(paths, by_content, known, stamps), strict=True))
     return [local[file] if isinstance(file, str) else found[file] for file in files]
 
 
-def _open_local(paths: Sequence[str], by_content: bool, known: Collection[ParquetFile]) -> Iterator[ParquetFile]:
-    before = {file.file.path: file for file in known}
-    for path, stamp in zip(paths, settled(paths), strict=True):
-        file = before.get(path)
-        yield file if file is not None and file.file.stamp == stamp else _open(path, stamp, by_content)
+def _open_local(
+    paths: Sequence[str], by_content: bool, known: Collection[ParquetFile], stamps: Mapping[str, Stamp] | None
+) -> list[ParquetFile]:
+    now = stamps or {}
+    found = {one.file.path: one for one in known if now.get(one.file.path) == one.file.stamp}
+    other = [path for path in paths if path not in found]
+    for path, stamp in zip(other, settled(other, now_read=now and {path: now[path] for path in other}), strict=True):
+        found[path] = _open(path, stamp, by_content)
+    return [found[path] for path in paths]
 
 
 def open_written(paths: Sequence[str]) -> list[ParquetFile]:
@@ -424,7 +441,8 @@ def _content(file: ParquetFile) -> str:
 
 def _described(file: File, metadata: pq.FileMetaData, version: remote.Version | None = None) -> ParquetFile:
     groups = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
-    return ParquetFile(file, _checked(file.path, groups), str(metadata.schema).partition("\n")[2], version)
+    schema = intern(str(metadata.schema).partition("\n")[2])  # most files of a table have the same
+    return ParquetFile(file, _checked(file.path, groups), schema, version)
 
 
 def _checked(path: str, groups: Sequence[int]) -> tuple[int, ...]:
@@ -449,16 +467,12 @@ def footer_bytes(path: str) -> bytes:
         return stream.read(length)
 
 
-def _remote_metadata(version: remote.Version) -> pq.FileMetaData:
-    from qoop.catalog.sources import remote
-
-    return remote.opened(version).metadata
-
-
 def _footer(file: ParquetFile) -> Footer | None:
     """The footer of a file; None if pyarrow does not take it."""
     if file.version is not None:
-        return Footer(_remote_metadata(file.version), None)
+        from qoop.catalog.sources import remote
+
+        return Footer(remote.opened(file.version).metadata, None)
     tail = footer_bytes(file.file.path)
     try:
         metadata = read_footer(tail)

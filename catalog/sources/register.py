@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +15,8 @@ from qoop.catalog import arrow_input
 from qoop.catalog.duckdb_introspection import has_name
 from qoop.catalog.errors import SourceError
 from qoop.catalog.interrupts import interruptibly
-from qoop.catalog.sources.file_stamp import File, file_stamp, reading, unchanged
-from qoop.catalog.sources.files import CREATED, find_files, hive_columns, is_sqlite, lake_of, sql_path
+from qoop.catalog.sources.file_stamp import File, Stamp, file_stamp, reading, unchanged
+from qoop.catalog.sources.files import CREATED, Found, find_files, hive_columns, is_sqlite, lake_of, sql_path
 from qoop.catalog.sources.memory import ArrowSource, own_copy
 from qoop.catalog.sources.parquet import ParquetFile, ParquetSource, columns_by_footer, open_parquet, reach
 from qoop.catalog.sources.probe import Probe, describe
@@ -26,7 +26,7 @@ from qoop.catalog.table import Columns, Origin, Source, Table, digest_of, table_
 if TYPE_CHECKING:
     from qoop.catalog.sources.database import DatabaseSource
     from qoop.catalog.sources.remote import Version
-    from qoop.catalog.sources.text import TextFile
+    from qoop.catalog.sources.text import TextSource
 
 PARQUET = (".parquet", ".pq", ".parq")
 _TEXT = (".csv", ".tsv"), (".json", ".jsonl", ".ndjson")
@@ -49,11 +49,11 @@ def open_source(probe: Probe, name: str, source: object, version: int | None = N
 def reread(probe: Probe, table: Table) -> Table | None:
     """The table of that name and place as it is now; None: it is still all that the place holds. Raises SourceError if
     the place is gone, or holds nothing now."""
-    paths = _listed(table)
-    return None if _is_current_table(table, paths) else _reopened(probe, table, paths)
+    found = _listed(table)
+    return None if _is_current_table(table, found) else _reopened(probe, table, found)
 
 
-def _listed(table: Table) -> list[str] | None:
+def _listed(table: Table) -> Found | None:
     """The files in the folder of a table; None where its files are found in another way."""
     source, origin = table.source, table.origin
     if origin is None:
@@ -67,25 +67,25 @@ def _listed(table: Table) -> list[str] | None:
         if not isinstance(source, TextSource):
             return None
     is_one_file = len(source.files) == 1 and source.files[0].file.path == origin.place
-    return None if is_one_file else _paths(origin)
+    return None if is_one_file else _found(origin)
 
 
-def _is_current_table(table: Table, paths: Sequence[str] | None) -> bool:
-    """False may be a false alarm: files that were touched. Reads no file. paths: see `_listed`."""
+def _is_current_table(table: Table, found: Found | None) -> bool:
+    """False may be a false alarm: files that were touched. Reads no file. found: see `_listed`."""
     source = table.source
     if table.origin is None:
         return True
     if isinstance(source, ParquetSource):
-        return _is_current(source, table.origin, paths)
+        return _is_current(source, table.origin, found)
     from qoop.catalog.sources.database import DatabaseSource
     from qoop.catalog.sources.text import TextSource
 
     if isinstance(source, DatabaseSource):
         return unchanged([source.file], source.read_stamp)
-    return not isinstance(source, TextSource) or _are_same(source.files, table.origin, paths)
+    return not isinstance(source, TextSource) or _has_files(source, found)
 
 
-def _is_current(source: ParquetSource, origin: Origin, paths: Sequence[str] | None) -> bool:
+def _is_current(source: ParquetSource, origin: Origin, found: Found | None) -> bool:
     if source.log == CREATED:  # its files never change
         return _is_latest(source, origin)
     if source.log:
@@ -95,14 +95,12 @@ def _is_current(source: ParquetSource, origin: Origin, paths: Sequence[str] | No
         from qoop.catalog.sources.remote import find
 
         return [file.version for file in source.files] == find(origin.place, PARQUET)
-    return _are_same(source.files, origin, paths)
+    return _has_files(source, found)
 
 
-def _are_same(files: Sequence[ParquetFile | TextFile], origin: Origin, paths: Sequence[str] | None) -> bool:
-    registered = [file.file for file in files]
-    if paths is None and _is_unchanged(registered[0]):
-        return True
-    return [file.path for file in registered] == (paths or _paths(origin)) and unchanged(registered)
+def _has_files(source: ParquetSource | TextSource, found: Found | None) -> bool:
+    """True if the files of a source are those that were found; not looked for: if its one file is the same."""
+    return _is_unchanged(source.files[0].file) if found is None else source.stamps == found.stamps
 
 
 def _is_unchanged(file: File) -> bool:
@@ -130,16 +128,16 @@ def content(table: Table) -> str | None:
     return None if rows is None else digest_of(rows, table.columns)
 
 
-def _reopened(probe: Probe, table: Table, paths: Sequence[str] | None) -> Table:
-    """The table of that name and place as it is now. paths: see `_listed`. Raises SourceError."""
+def _reopened(probe: Probe, table: Table, found: Found | None) -> Table:
+    """The table of that name and place as it is now. found: see `_listed`. Raises SourceError."""
     if table.origin is None:
         return table
     place = _place_in_file(table)
     if place is None:
-        return _open_path(probe, table.name, table.origin, table, paths)
-    for found in open_database(table.origin.place):
-        if _place_in_file(found) == place:
-            return replace(found, name=table.name)
+        return _open_path(probe, table.name, table.origin, table, found)
+    for one in open_database(table.origin.place):
+        if _place_in_file(one) == place:
+            return replace(one, name=table.name)
     raise SourceError(f"{table.origin.place} holds no table {table.name} any more")
 
 
@@ -201,7 +199,7 @@ def _entries(root: str) -> Iterable[Path]:
         if not entry.is_dir():
             holds = entry.name.lower().endswith(PARQUET)
         else:
-            holds = lake_of(str(entry)) is not None or bool(find_files(str(entry), PARQUET))
+            holds = lake_of(str(entry)) is not None or bool(find_files(str(entry), PARQUET).stamps)
         if holds:
             yield entry
 
@@ -240,21 +238,22 @@ def open_database(path: str | os.PathLike[str], database: str = "") -> tuple[Tab
 
 
 def _open_path(
-    probe: Probe, name: str, origin: Origin, before: Table | None = None, paths: Sequence[str] | None = None
+    probe: Probe, name: str, origin: Origin, before: Table | None = None, found: Found | None = None
 ) -> Table:
-    """before: the table of that name and place as it was, if it is known. paths: its files, if they are listed."""
+    """before: the table of that name and place as it was, if it is known. found: its files, if they are listed."""
     if origin.place.startswith("s3://"):
         from qoop.catalog.sources.remote import find
 
         return _parquet_table(probe, name, _parquet_only(origin.place, find(origin.place, PARQUET)), origin)
-    kind = lake_of(origin.place)
+    kind = lake_of(origin.place, None if found is None else found.hidden)
     if kind == CREATED:
         from qoop.catalog.sources.created import opened as open_created  # sessions without tables have none
 
         return _table(name, *open_created(origin.place), origin)
     if kind is not None:
         return _lake_table(probe, name, kind, origin)
-    paths = _paths(origin) if paths is None else paths
+    found = _found(origin) if found is None else found
+    paths = found.paths
     if not paths:
         raise SourceError(f"{origin.place} holds no Parquet, CSV or JSON files")
     named = next((file for file in paths if file.endswith(PARQUET[0])), None)
@@ -265,7 +264,7 @@ def _open_path(
         raise SourceError(f"{origin.place} mixes kinds of files: {mixed}; name them by a glob")
     kind = next(iter(kinds))
     if kind == "parquet":
-        return _parquet_table(probe, name, paths, origin, before)
+        return _parquet_table(probe, name, paths, origin, before, found.stamps)
     from qoop.catalog.sources.text import open_csv, open_json  # after the Parquet files, which most tables are of
 
     with probe.cursor(origin.place) as cursor:
@@ -274,7 +273,7 @@ def _open_path(
     return _table(name, columns, source, origin)
 
 
-def _paths(origin: Origin) -> list[str]:
+def _found(origin: Origin) -> Found:
     """The files of a place on this machine."""
     scheme, separator, path = origin.place.rpartition("://")
     if separator and scheme != "file":
@@ -307,11 +306,16 @@ def _kind(path: str) -> str:
 
 
 def _parquet_table(
-    probe: Probe, name: str, found: Sequence[str | Version], origin: Origin, before: Table | None = None
+    probe: Probe,
+    name: str,
+    found: Sequence[str | Version],
+    origin: Origin,
+    before: Table | None = None,
+    stamps: Mapping[str, Stamp] | None = None,
 ) -> Table:
     by_content = origin.place.startswith("file://")
     known = before.source.files if before is not None and isinstance(before.source, ParquetSource) else ()
-    files = open_parquet(found, by_content, known)
+    files = open_parquet(found, by_content, known, stamps)
     paths = [file.file.path for file in files]
     by_folder = any("=" in path for path in paths)
     described = files if by_folder else files[:1]  # else the first decides for all

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from qoop.catalog.access import Places
 from qoop.catalog.errors import SourceError
-from qoop.catalog.sources.file_stamp import File, check_content, content_digest, content_file
+from qoop.catalog.sources.file_stamp import File, Stamp, check_content, content_digest, content_file
 from qoop.catalog.sources.files import (
     hive_columns,
     hive_digest,
@@ -58,6 +58,7 @@ class TextSource:
     partitions: Columns = ()
 
     compactions = ()
+    compactable = False
     shared = True
 
     @cached_property
@@ -78,6 +79,11 @@ class TextSource:
     def only(self, paths: Collection[str]) -> TextSource:
         """Its files at these paths."""
         return replace(self, files=tuple(item for item in self.files if item.file.path in paths))
+
+    @cached_property
+    def stamps(self) -> Mapping[str, Stamp]:
+        """Those of its files, by path."""
+        return {item.file.path: item.file.stamp for item in self.files}
 
     def file_rows(self) -> Mapping[str, int]:
         """The rows of each file, by path."""

@@ -78,6 +78,7 @@ class Parts:
         if self._folder is None:
             self._parts = {digest: part for digest, part in self._parts.items() if digest in digests}
             return
-        for path in self._folder.glob("*") if self._folder.is_dir() else ():
-            if path.suffix != _ENDING or path.stem not in digests:
-                path.unlink(missing_ok=True)
+        kept = {f"{digest}{_ENDING}" for digest in digests}
+        for name in os.listdir(self._folder) if self._folder.is_dir() else ():
+            if name not in kept:
+                (self._folder / name).unlink(missing_ok=True)

@@ -3,7 +3,7 @@ definition of the view, so that rows and record change at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -43,7 +43,7 @@ class Base:
         source = table.source
         return cls(table.version, dict(source.identities()) if isinstance(source, FilesSource) else {})
 
-    def written_again(self, now: Base, compactions: Iterable[Compaction]) -> Base:
+    def written_again(self, now: Base, compactions: Sequence[Compaction]) -> Base:
         """The same rows in the files that have them now; `now` itself, if it has these and no others.
 
         compactions: of the table, in their order.
@@ -53,6 +53,8 @@ class Base:
         >>> before.written_again(Base("2", {"p": "z", "c": "w"}), [Compaction(("a", "b"), ("p",))]).files
         {'p': 'z'}
         """
+        if not compactions:
+            return self
         files = dict(self.files)
         for one in compactions:
             if files.keys() >= set(one.gone):

@@ -7,13 +7,14 @@ so that several tables of one view may grow.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from qoop.catalog.errors import ExecutionError, QueryError
+from qoop.catalog.errors import ExecutionError, QueryError, SourceError
 from qoop.catalog.table import FilesSource
 from qoop.catalog.value import value
 from qoop.programs.approximate.eligibility import PIECES
@@ -34,6 +35,12 @@ if TYPE_CHECKING:
 
 
 NO_SUMS = "it has no aggregates"
+
+_LITTLE = 64
+"""A part of the rows of a table, as one in this number: as many rows may be read again for a node of eight leaves."""
+
+_NAMED = 3
+"""Files of a leaf that an error names."""
 
 
 @value
@@ -215,24 +222,31 @@ class Incremental:
         """Make the part of a leaf whose files were only written again from the parts of before, if these are there."""
         found = [part for one in before if (part := parts.get(one)) is not None]
         if len(found) == len(before) and parts.get(digest) is None:
-            parts.put(digest, Part(self._merging.merged([part.rows for part in found], types), found[0].columns))
+            parts.put(digest, Part(self._merged(found, types), found[0].columns))
 
     def _heads(self, turn: Turn) -> list[Part]:
         heads, children, leaves = self._digests(turn, self._sums)
         turn.kept |= {*children, *leaves}
         known = {head: turn.parts.get(head) for head in heads}
+        missing = [head for head, part in known.items() if part is None]
         if isinstance(self.below, Below):
-            known |= self._joined(turn, heads, [head for head, part in known.items() if part is None])
+            known |= self._joined(turn, heads, missing)
         return [known[head] or self._part(turn, self._sums, head, children, leaves) for head in heads]
 
     def _joined(self, turn: Turn, heads: Sequence[str], missing: Sequence[str]) -> Mapping[str, Part]:
         """Open nodes by joins of the groups below; none if these fail where the query does not, since they are of rows
-        that its joins drop."""
+        that its joins drop.
+
+        None, too, if all that is missing is the leaf of a few new rows: one query computes its sums, and its groups
+        come with those of others, when a node stands for them or a dimension has changed."""
         assert isinstance(self.below, Below)
         groups = self.below.groups
         below, children, leaves = self._digests(turn, groups)
         turn.kept |= {*children, *leaves}
         places = dict(zip(heads, below, strict=True))
+        few = [leaves[places[head]] for head in missing if places[head] in leaves]
+        if len(missing) == len(few) == 1 and turn.is_little(self.delta.fact, few):
+            return {}
         try:
             parts = [self._part(turn, groups, places[head], children, leaves) for head in missing]
         except ExecutionError as error:
@@ -255,12 +269,20 @@ class Incremental:
         known = turn.parts.get(digest)
         if known is not None:
             return known
-        if digest in children:
-            below = [self._part(turn, query, one, children, leaves) for one in children[digest]]
-            made = Part(self._merging.merged([one.rows for one in below], query.types), below[0].columns)
-        else:
-            made = turn.leaf(self.delta.fact, query, leaves[digest])
-        return turn.parts.put(digest, made)
+        if digest not in children:
+            return turn.parts.put(digest, turn.leaf(self.delta.fact, query, leaves[digest]))
+        below = children[digest]
+        together = [one for one in below if one in leaves and turn.parts.get(one) is None]
+        if len(together) == 1 or not turn.is_little(self.delta.fact, [leaves[one] for one in together]):
+            together = []
+        parts = [self._part(turn, query, one, children, leaves) for one in below if one not in together]
+        if together:
+            files = tuple(chain.from_iterable(leaves[one] for one in together))
+            parts.append(turn.leaf(self.delta.fact, query, files))
+        return turn.parts.put(digest, Part(self._merged(parts, query.types), parts[0].columns))
+
+    def _merged(self, parts: Sequence[Part], types: Columns) -> pa.Table:
+        return parts[0].rows if len(parts) == 1 else self._merging.merged([one.rows for one in parts], types)
 
 
 def incremental(
@@ -377,6 +399,7 @@ class Turn:
         self.planning, self.parts, self.tables = planning, parts, tables
         self.form = repr(planning.settings)
         self._before = before
+        self._sizes: dict[str, Mapping[str, int]] = {}  # rows of files, by table
         self.trees: dict[str, Tree] = {}
         self.compacted: dict[str, Mapping[Leaf, tuple[Leaf, ...]]] = {}
         self.kept: set[str] = set()
@@ -388,9 +411,19 @@ class Turn:
             source = self.tables[fact].source
             assert isinstance(source, FilesSource)
             files, sizes = source.identities(), source.file_rows()
+            self._sizes[fact] = sizes
             tree, self.compacted[fact] = self._before.get(fact, Tree()).compacted(files, source.compactions)
             self.trees[fact] = tree.following(files, sizes.__getitem__)
         return self.trees[fact]
+
+    def is_little(self, fact: str, leaves: Iterable[Leaf]) -> bool:
+        """True for few of the rows of a table, which may be read again. False where compactions merge their parts."""
+        source, sizes = self.tables[fact].source, self._sizes[fact]
+        assert isinstance(source, FilesSource)
+        return (
+            not source.compactable
+            and sum(sizes[path] for leaf in leaves for path, _ in leaf) * _LITTLE <= self.tables[fact].rows
+        )
 
     def versions(self, names: Iterable[str]) -> list[str]:
         """Texts that identify the rows of tables."""
@@ -408,7 +441,13 @@ class Turn:
         self.rows_read += pieces.rows
         others = {name: self.tables[name] for name in query.others}
         rows = self.planning.small_leaves.rows(query.sql, pieces, others)
-        return Part(rows, query.types) if rows is not None else self.planning.part(query.sql)
+        if rows is not None:
+            return Part(rows, query.types)
+        try:
+            return self.planning.part(query.sql)
+        except SourceError as error:
+            files = ", ".join(path for path, _ in leaf[:_NAMED]) + ", …" * (len(leaf) > _NAMED)
+            raise SourceError(str(error).replace(f"table {PIECES}", files)) from error
 
     def joined(self, below: Below, parts: Sequence[Part], types: Columns) -> list[Part]:
         """The sums of each of several parts below joins. types: of the sums."""

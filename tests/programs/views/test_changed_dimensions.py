@@ -178,3 +178,21 @@ def test_groups_that_fail_below_a_join_are_computed_above_it(session: qoop.Sessi
     session.sql("REFRESH MATERIALIZED VIEW v")
     found = rounded(session.sql("FROM v").fetchall())
     assert found and found == world.expected(query)
+
+
+def test_small_new_files_are_read_again_once_for_their_groups_below_the_joins(
+    session: qoop.Session, world: World
+) -> None:
+    session.sql(f"CREATE MATERIALIZED VIEW v AS {JOINED['all_sums']}")
+    read = []
+    for step in range(9):
+        world.put(f"file{step}", 100 * step, 5)
+        session.sql("REFRESH MATERIALIZED VIEW v")
+        read.append(status(session).rows_read)
+    for seed in (2, 3):
+        world.dimension(Random(seed))
+        session.sql("REFRESH MATERIALIZED VIEW v")
+        read.append(status(session).rows_read)
+        found = rounded(session.sql("FROM v").fetchall())
+        assert found and found == world.expected(JOINED["all_sums"])
+    assert read == [5] * 6 + [7 * 5, 5, 5] + [2 * 5 + 13, 13]  # eight leaves make a node; the dimension has 13 rows

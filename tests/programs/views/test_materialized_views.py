@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
 import duckdb
+import pyarrow as pa
 import pytest
 from waits import until
 
@@ -18,12 +20,15 @@ import qoop
 from qoop.catalog.errors import (
     CatalogError,
     ConfigError,
+    DiskFull,
     ExecutionError,
     Forbidden,
+    QoopError,
     QueryError,
     SourceError,
     UnknownTable,
 )
+from qoop.catalog.sources import created
 from qoop.programs.views.views import ViewStatus
 
 DIM = "SELECT i AS k, 'n' || i % 4 AS name FROM range(6) t(i)"
@@ -393,3 +398,69 @@ def test_parts_are_computed_again_where_a_file_that_decided_the_types_is_gone(
         session.sql("REFRESH MATERIALIZED VIEW v")
         assert rounded(session.sql("FROM v").fetchall()) == rounded(session.sql(query).fetchall())
         assert rounded(session.sql("FROM v").fetchall()) == expected(query, folder)
+
+
+def foreign(session: qoop.Session, folder: Path) -> Path:
+    """A file of another schema."""
+    duckdb.sql(f"COPY (SELECT 'x' AS other) TO '{folder / 'foreign.parquet'}' (FORMAT parquet)")
+    return folder / "foreign.parquet"
+
+
+def moved(session: qoop.Session, folder: Path) -> Path:
+    return folder.rename(folder.with_name("moved"))
+
+
+def emptied(session: qoop.Session, folder: Path) -> Path:
+    return (folder / "first.parquet").rename(folder.parent / "first.parquet")
+
+
+def dropped(session: qoop.Session, folder: Path) -> None:
+    session.sql("DROP TABLE dim")
+
+
+def altered(session: qoop.Session, folder: Path) -> None:
+    session.sql("ALTER TABLE dim DROP COLUMN name")
+
+
+@pytest.mark.parametrize("fault", [foreign, moved, emptied, dropped, altered])
+def test_what_a_refresh_cannot_read_leaves_the_edition_and_is_named(
+    fault: Callable[[qoop.Session, Path], Path | None], session: qoop.Session, folder: Path
+) -> None:
+    query = "SELECT name, sum(p) AS s FROM sales JOIN dim USING (k) GROUP BY name"
+    session.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
+    before = rounded(session.sql("FROM v").fetchall())
+    there = fault(session, folder)
+    with pytest.raises(QoopError) as raised:
+        session.sql("REFRESH MATERIALIZED VIEW v")
+    assert before and rounded(session.sql("FROM v").fetchall()) == before
+    assert status(session, "v").error == str(raised.value) and status(session, "v").lag > 0
+    named = {foreign: "foreign.parquet", dropped: "dim", altered: "name"}.get(fault, str(folder))
+    assert named in status(session, "v").error
+    if there is None:
+        session.sql(f"CREATE OR REPLACE TABLE dim AS {DIM}")
+    elif fault is foreign:
+        there.unlink()
+    else:
+        there.rename(folder if there.is_dir() else folder / "first.parquet")
+    session.sql("REFRESH MATERIALIZED VIEW v")
+    assert rounded(session.sql("FROM v").fetchall()) == before and not status(session, "v").error
+    assert status(session, "v").lag == 0
+
+
+def test_a_full_disk_leaves_the_edition(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with opened(folder, tmp_path / "tables") as session:
+        session.sql(f"CREATE MATERIALIZED VIEW v AS {KEPT}")
+        before = session.sql("FROM v").fetchall()
+        put(folder, "more", 40, 7)
+        for place, name in ((pa, "OSFile"), (created, "publish")):  # for groups, and for the edition
+            with monkeypatch.context() as patch:
+                patch.setattr(place, name, full)
+                with pytest.raises(DiskFull):
+                    session.sql("REFRESH MATERIALIZED VIEW v")
+            assert before and session.sql("FROM v").fetchall() == before
+            assert "No space left" in status(session, "v").error and status(session, "v").lag > 0
+        session.sql("REFRESH MATERIALIZED VIEW v")
+        assert rounded(session.sql("FROM v").fetchall()) == expected(KEPT, folder)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -11,6 +13,8 @@ import pytest
 from waits import until
 
 import qoop
+from qoop.catalog.sources import file_stamp, files
+from qoop.catalog.sources.file_stamp import Stamp, stamp_of
 from qoop.programs.views.views import MaterializedViews
 
 DIM = "SELECT i AS k, 'n' || i % 4 AS name, i % 2 AS side FROM range(9) t(i)"
@@ -50,40 +54,51 @@ def test_a_leaf_reads_the_columns_of_a_dimension_that_its_query_means(name: str,
             assert found and found == Counter(connection.execute(LEAVES[name]).fetchall())
 
 
-def test_a_refresh_compares_each_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "sales"
+@pytest.fixture
+def stamped(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
+    """How often the stamp of each file is read, by inode."""
+    found = Counter[int]()
+
+    def counted(stat: os.stat_result) -> Stamp:
+        found[stat.st_ino] += 1
+        return stamp_of(stat)
+
+    for module in (files, file_stamp):
+        monkeypatch.setattr(module, "stamp_of", counted)
+    return found
+
+
+def test_a_refresh_lists_a_folder_once_and_stamps_each_file_once(
+    tmp_path: Path, stamped: Counter[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, listed = tmp_path / "sales", Counter[str]()
     folder.mkdir()
-    for number in range(60):
-        put(folder, number)
+    old = [put(folder, number).stat().st_ino for number in range(60)]
+
+    def listing(of: Callable[[str | int], object], path: str | int) -> object:
+        listed[os.readlink(f"/proc/self/fd/{path}") if isinstance(path, int) else str(path)] += 1
+        return of(path)
+
+    for name in ("scandir", "listdir"):
+        monkeypatch.setattr(os, name, partial(listing, getattr(os, name)))
     with qoop.connect(slots=1, memory="500MB") as session:
         session.register("sales", folder)
         session.sql("CREATE MATERIALIZED VIEW v AS SELECT k, sum(v) AS s FROM sales GROUP BY k")
-        put(folder, 60)
-        session.sql("REFRESH MATERIALIZED VIEW v")
-        compared = Counter[str]()
-        put(folder, 61)
-        stat = os.stat
-
-        def counting(path: str, **named: object) -> os.stat_result:
-            compared[str(path)] += 1
-            return stat(path, **named)  # type: ignore[arg-type]
-
-        monkeypatch.setattr(os, "stat", counting)
-        session.sql("REFRESH MATERIALIZED VIEW v")
-        monkeypatch.undo()
-        of_old = [compared[str(folder / f"f{number:03}.parquet")] for number in range(1, 60)]
-        assert of_old == [1] * 59, compared
-        [view] = session.materialized_views()
-        assert view.rows_read == 20 and view.incremental
+        for number, rows in ((60, 20), (61, 20), (61, 25)):  # the last is replaced
+            put(folder, number, rows)
+            stamped.clear()
+            listed.clear()
+            session.sql("REFRESH MATERIALIZED VIEW v")
+            assert [stamped[inode] for inode in old] == [1] * 60 and listed[str(folder)] == 1, listed
+            [view] = session.materialized_views()
+            assert view.rows_read == rows and view.incremental
 
 
-def test_views_that_are_due_together_share_a_comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    watched, compared, counts = put(tmp_path, 0), Counter[str](), Counter[str]()
-    stat, behind = os.stat, MaterializedViews.behind
-
-    def counting(path: str, **named: object) -> os.stat_result:
-        compared[str(path)] += 1
-        return stat(path, **named)  # type: ignore[arg-type]
+def test_views_that_are_due_together_share_a_comparison(
+    tmp_path: Path, stamped: Counter[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched, counts = put(tmp_path, 0).stat().st_ino, Counter[str]()
+    behind = MaterializedViews.behind
 
     def counted(views: MaterializedViews, name: str) -> float | None:
         counts[name] += 1
@@ -95,10 +110,10 @@ def test_views_that_are_due_together_share_a_comparison(tmp_path: Path, monkeypa
         for number in range(8):
             goal = "WITH (target_lag = '2 s')"
             session.sql(f"CREATE MATERIALIZED VIEW v{number} {goal} AS SELECT k, sum(v) AS s FROM sales GROUP BY k")
-        monkeypatch.setattr(os, "stat", counting)
+        stamped.clear()
         monkeypatch.setattr(MaterializedViews, "behind", counted)
         until(lambda: min((counts[f"v{number}"] for number in range(8)), default=0) >= 4)
-        seen, of_file = sum(counts.values()), compared[str(watched)]
+        seen, of_file = sum(counts.values()), stamped[watched]
         assert seen >= 32 and 0 < of_file <= seen / 3, (of_file, counts)
         put(tmp_path, 2)
         until(lambda: all(view.files == 3 for view in session.materialized_views()))
