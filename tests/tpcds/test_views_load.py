@@ -41,7 +41,7 @@ def test_a_run_goes_on_from_its_results(
 ) -> None:
     words = ["bench", "fresh", "--data", str(data), "--days", str(tmp_path / "days"), "--views", "2"]
     words += ["--seconds", "0.1", "--results", str(tmp_path / "results.json")]
-    monkeypatch.setattr(load, "costs", lambda options: [0.05] * options.views)
+    monkeypatch.setattr(load, "costs", lambda options: [(0.05, 0.5)] * options.views)
     assert main(words) == 0
     printed = capsys.readouterr().out
     assert printed.count("2 incremental, 0 wrong") == 3 and "turns" in printed and "goals of" in printed
@@ -49,6 +49,16 @@ def test_a_run_goes_on_from_its_results(
     assert main(words) == 0 and capsys.readouterr().out == printed
     assert not list((tmp_path / "days").glob("qoop-days-*"))
     assert main([*words, "--load", "0"]) == 1
+
+
+def test_a_refresh_is_compared_with_the_same_change_by_hand(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["bench", "fresh", "--data", str(data), "--days", str(tmp_path / "days"), "--by-hand", "3"]
+    assert main([*words, "--there", "0.5"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("times that") == printed.count("the same rows") == 3
+    assert main([*words, "--there", "1"]) == 1
 
 
 def test_days_hold_all_sales_and_some_are_late(data: Path, tmp_path: Path) -> None:

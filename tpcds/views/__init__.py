@@ -7,5 +7,6 @@
     shapes.py       materialized views in the shapes of TPC-DS
     days.py         sales that arrive by the day
     load.py         such views in a session of this machine
+    by_hand.py      their cost next to the same change by hand in DuckDB
     commands.py     both commands
 """

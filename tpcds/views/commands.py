@@ -5,11 +5,15 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
+from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import ConfigError
 from qoop.tpcds.views.simulate import POLICIES, Measures, play
 from qoop.tpcds.views.workload import SLOTS, drawn
+
+if TYPE_CHECKING:
+    from qoop.tpcds.views.load import LoadOptions
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -68,6 +72,9 @@ def add_load_command(commands: argparse._SubParsersAction[argparse.ArgumentParse
     parser.add_argument("--load", type=float, default=0.9, metavar="X", help="part of a thread's time (0.9)")
     parser.add_argument("--seconds", type=float, default=60.0, metavar="S", help="of each run (60)")
     parser.add_argument("--results", metavar="FILE", help="kept as they come; a broken-off run goes on from there")
+    hand = "instead: the cost of a refresh next to the same change by hand in DuckDB, while DAYS land"
+    parser.add_argument("--by-hand", type=int, metavar="DAYS", help=hand)
+    parser.add_argument("--there", type=float, default=0.8, metavar="P", help="part of the days at the start (0.8)")
     parser.set_defaults(run=_fresh)
 
 
@@ -75,15 +82,23 @@ def _fresh(options: argparse.Namespace) -> int:
     from qoop.tpcds.results import Results
     from qoop.tpcds.views import load
 
-    if options.views < 1 or min(options.load, options.seconds) <= 0:
-        raise ConfigError("--views must be 1 or more, --load and --seconds above 0")
-    run = load.LoadOptions(Path(options.data), Path(options.days), options.views, options.seconds)
-    settings = {name: getattr(options, name) for name in ("data", "views", "load", "seconds")}
+    if options.views < 1 or min(options.load, options.seconds) <= 0 or not 0 <= options.there < 1:
+        raise ConfigError("--views must be 1 or more, --load and --seconds above 0, --there from 0 to less than 1")
+    run = load.LoadOptions(Path(options.data), Path(options.days), options.views, options.seconds, there=options.there)
+    if options.by_hand is not None:
+        return _by_hand(run, options.by_hand)
+    settings = {name: getattr(options, name) for name in ("data", "views", "load", "seconds", "there")}
     results = Results(None if options.results is None else Path(options.results), settings)
     if results.get("costs") is None:
         results.put("costs", load.costs(run))
-    targets = load.goals(run, results.get("costs"), options.load)
-    print(f"{options.views} views with goals of {min(targets):.1f} to {max(targets):.1f} s", flush=True)
+    costs = results.get("costs")
+    targets = load.goals(run, [refresh for refresh, _ in costs], options.load)
+    print(
+        f"{options.views} views with goals of {min(targets):.1f} to {max(targets):.1f} s; a refresh takes "
+        f"{median(refresh for refresh, _ in costs) * 1e3:.1f} ms of cpu in the median, "
+        f"{median(refresh / full for refresh, full in costs):.1%} of a full one",
+        flush=True,
+    )
     for policy in load.POLICIES:
         if results.get(policy) is None:
             results.put(policy, asdict(load.play(run, policy, targets)))
@@ -94,4 +109,14 @@ def _fresh(options: argparse.Namespace) -> int:
             f"{found.incremental} incremental, {found.wrong} wrong",
             flush=True,
         )
+    return 0
+
+
+def _by_hand(run: LoadOptions, days: int) -> int:
+    from qoop.tpcds.views.by_hand import compare, line
+
+    if days < 1:
+        raise ConfigError("--by-hand must be 1 day or more")
+    for one in compare(run, days):
+        print(line(one), flush=True)
     return 0

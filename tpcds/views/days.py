@@ -12,9 +12,6 @@ import duckdb
 
 from qoop.tpcds.views.shapes import CHANNELS
 
-_THERE = 0.8
-"""The part of the days that is there at the start."""
-
 _CHANGED = 50  # one day in this number is replaced or removed later
 _LATE = "hash(rowid) % 100 = 0, hash(rowid, 1) % 30, 0"
 
@@ -40,13 +37,14 @@ def split(data: Path, folder: Path) -> list[Path]:
 
 
 class Landing:
-    """Days that land in the folders of tables, one after the other. live: the folders."""
+    """Days that land in the folders of tables, one after the other. live: the folders. there: the part of the days
+    that is in them at the start, at least one."""
 
-    def __init__(self, staged: Path, live: Path, seed: int) -> None:
+    def __init__(self, staged: Path, live: Path, seed: int, there: float = 0.8) -> None:
         self._staged, self._live, self._draw = staged, live, Random(seed)
         days = {one.name for table in CHANNELS for one in (staged / table).iterdir()}
         self._days = sorted(days)
-        self._next = int(len(self._days) * _THERE)
+        self._next = max(1, int(len(self._days) * there))
         for table in CHANNELS:
             (live / table).mkdir(parents=True)
             for day in self._days[: self._next]:
@@ -57,11 +55,11 @@ class Landing:
         """Days that have not landed."""
         return len(self._days) - self._next
 
-    def land(self) -> None:
-        """Another day; now and then an earlier day is replaced, or removed."""
+    def land(self, changes: bool = True) -> None:
+        """Another day. changes: now and then an earlier day is replaced, or removed."""
         for table in CHANNELS:
             self._put(table, self._days[self._next], shutil.copyfile)
-            if self._draw.randrange(_CHANGED) == 0:
+            if changes and self._draw.randrange(_CHANGED) == 0:
                 self._change(table)
         self._next += 1
 
