@@ -100,7 +100,9 @@ def _is_current(source: ParquetSource, origin: Origin, found: Found | None) -> b
 
 def _has_files(source: ParquetSource | TextSource, found: Found | None) -> bool:
     """True if the files of a source are those that were found; not looked for: if its one file is the same."""
-    return _is_unchanged(source.files[0].file) if found is None else source.stamps == found.stamps
+    if found is None:
+        return _is_unchanged(source.files[0].file)
+    return len(source.files) == len(found.stamps) and source.stamps == found.stamps
 
 
 def _is_unchanged(file: File) -> bool:

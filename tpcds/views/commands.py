@@ -82,8 +82,8 @@ def _fresh(options: argparse.Namespace) -> int:
     from qoop.tpcds.results import Results
     from qoop.tpcds.views import load
 
-    if options.views < 1 or min(options.load, options.seconds) <= 0 or not 0 <= options.there < 1:
-        raise ConfigError("--views must be 1 or more, --load and --seconds above 0, --there from 0 to less than 1")
+    if options.views < 1 or min(options.load, options.seconds) <= 0 or not 0 < options.there < 1:
+        raise ConfigError("--views must be 1 or more, --load and --seconds above 0, --there between 0 and 1")
     run = load.LoadOptions(Path(options.data), Path(options.days), options.views, options.seconds, there=options.there)
     if options.by_hand is not None:
         return _by_hand(run, options.by_hand)

@@ -166,6 +166,7 @@ def fair(queries: Sequence[Sharer], slots: float, horizon: float = HORIZON) -> l
 POLICIES: dict[str, Callable[[Sequence[Sharer], float], list[Allocation]]] = {
     "max-min": max_min, "max-sum": max_sum, "fair": fair,
 }  # fmt: skip
+"""The ways to share: the least utility is largest; the sum of utilities; equal parts."""
 
 
 def corrected(error: float, measured: float, weight: float = 0.3) -> float:

@@ -41,7 +41,7 @@ class Base:
     def of(cls, table: Table) -> Base:
         """The base that a table is now."""
         source = table.source
-        return cls(table.version, dict(source.identities()) if isinstance(source, FilesSource) else {})
+        return cls(table.version, source.identities() if isinstance(source, FilesSource) else {})
 
     def written_again(self, now: Base, compactions: Sequence[Compaction]) -> Base:
         """The same rows in the files that have them now; `now` itself, if it has these and no others.

@@ -139,7 +139,7 @@ class _Program:
 
 class Owner:
     """Refreshes views by their goals. log: a new log of a program's messages. slots: that other tenants leave
-    to views now; the thread uses one at most. sharing: of `SHARINGS`."""
+    to views now; the thread uses one at most. sharing: of `allocation.POLICIES`."""
 
     def __init__(
         self,

@@ -10,16 +10,11 @@ what it needs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
 from qoop.catalog.value import value
-from qoop.programs.views.allocation import Allocation, Configuration, Goals, Sharer, fair, max_min, max_sum
+from qoop.programs.views.allocation import POLICIES, Configuration, Goals, Sharer
 from qoop.programs.views.freshness import COMPARISONS, Allotted
-
-SHARINGS: Mapping[str, Callable[[Sequence[Sharer], float], list[Allocation]]] = {
-    "max-min": max_min, "max-sum": max_sum, "fair": fair,
-}  # fmt: skip
-"""The ways to share: the least utility is largest; the sum of utilities; equal parts."""
 
 ONE_IN = (2, 4, 8, 16)
 """The parts of new row groups that a refresh may read, each as one in a number."""
@@ -144,7 +139,7 @@ _LITTLE = 1e-9
 
 
 def shares(views: Mapping[str, ViewLoad], slots: float, sharing: str = "max-min") -> dict[str, Allotted]:
-    """The share of each view, by name. slots: the part of a thread's time that all may take. sharing: of `SHARINGS`.
+    """The share of each view, by name. slots: the part of a thread's time that all may take. sharing: of `POLICIES`.
 
     >>> cost = RefreshCost().after(0, 1.0)
     >>> shares({"v": ViewLoad(10.0, 0.0, cost, 0.0)}, 1.0)
@@ -156,7 +151,7 @@ def shares(views: Mapping[str, ViewLoad], slots: float, sharing: str = "max-min"
         return dict.fromkeys(views, Allotted())
     names = sorted(views)
     sharers = [views[name].sharer() for name in names]
-    made = SHARINGS[sharing]([sharer for sharer, _ in sharers], slots)
+    made = POLICIES[sharing]([sharer for sharer, _ in sharers], slots)
     return {
         name: Allotted(one.slots, reads[one.choice]) for name, one, (_, reads) in zip(names, made, sharers, strict=True)
     }
