@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,7 +20,7 @@ from house_names import statements
 ROOT = Path(__file__).parents[2]
 LAYERS = ("catalog", "planner", "engine", "qoop", "tpcds")
 FLOORS = ("catalog", "planner", "engine", "adaptive", "query", "programs", "session", "interfaces", "tpcds")
-"""The floors of the house, each of which may import those before it (tests/test_architecture.py)."""
+"""The floors of the house, each of which may import those before it (tests/house/test_floors.py)."""
 
 Kind = Literal["top", "lazy", "type"]
 """An import at the top of a module, one within a function, one for annotations alone."""
@@ -64,14 +64,20 @@ def room_of(module: str) -> str:
     return module if at_root else package
 
 
-@cache
 def imports() -> tuple[Import, ...]:
-    """All imports of our modules by our modules."""
+    """All imports of our modules by our modules, but for those of names at the root of the package."""
+    return tuple(one for one in all_imports() if one.imported != "qoop")
+
+
+@cache
+def all_imports() -> tuple[Import, ...]:
+    """All imports of our modules by our modules; `qoop` is the root of the package, which stands for a session."""
     return tuple(found for name, path in modules().items() for found in _imports_of(name, path))
 
 
 def _imports_of(name: str, path: Path) -> Iterator[Import]:
     found = list(statements(ast.parse(path.read_text())))
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     for_types = {
         id(inner)
         for node in found
@@ -81,23 +87,25 @@ def _imports_of(name: str, path: Path) -> Iterator[Import]:
     for node in found:
         if isinstance(node, ast.Import | ast.ImportFrom):
             kind: Kind = "type" if id(node) in for_types else "lazy" if node.col_offset else "top"
-            for imported in _imported(node) - {name}:
+            for imported in imported_by(node, package) - {name}:
                 yield Import(name, imported, kind, node.lineno)
 
 
-def _imported(node: ast.Import | ast.ImportFrom) -> set[str]:
-    if isinstance(node, ast.Import):
-        wanted = [alias.name for alias in node.names]
-    else:
-        wanted = [f"{node.module}.{alias.name}" for alias in node.names]
-    return {found for name in wanted if name.startswith("qoop.") and (found := _module(name))}
+def imported_by(node: ast.Import | ast.ImportFrom, package: str) -> set[str]:
+    """The modules of ours that a statement in a module of a package imports."""
+    base = ""
+    if isinstance(node, ast.ImportFrom):
+        above = package.split(".")[: 1 - node.level or None] if node.level else []
+        base = ".".join([*above, *filter(None, [node.module]), ""])
+    names = [f"{base}{alias.name}" for alias in node.names]
+    return {found for name in names if name.split(".")[0] == "qoop" and (found := _module(name))}
 
 
 def _module(name: str) -> str:
     """The module that a dotted name lies in: itself, or that of which it is an attribute. None of ours: empty."""
     while name not in modules() and name:
         name = name.rpartition(".")[0]
-    return "" if name == "qoop" else name
+    return name
 
 
 def between_rooms(kind: Kind) -> Mapping[tuple[str, str], list[Import]]:
@@ -110,21 +118,27 @@ def between_rooms(kind: Kind) -> Mapping[tuple[str, str], list[Import]]:
     return found
 
 
+def _graph(edges: Iterable[tuple[str, str]]) -> nx.DiGraph[str]:
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_edges_from(edges)  # DiGraph(edges) would load pandas, to see whether they are a table
+    return graph
+
+
 def circles() -> list[list[str]]:
     """Rooms that import each other at the top of modules, in groups; none if imports go one way."""
-    graph = nx.DiGraph(between_rooms("top").keys())
+    graph = _graph(between_rooms("top"))
     return [sorted(group) for group in nx.strongly_connected_components(graph) if len(group) > 1]
 
 
 def largest_circle() -> list[str]:
     """The most modules that import each other, at the top, lazily or for types."""
-    graph = nx.DiGraph((one.importer, one.imported) for one in imports())
+    graph = _graph((one.importer, one.imported) for one in imports())
     return sorted(max(nx.strongly_connected_components(graph), key=len))
 
 
 def backwards(kind: Kind) -> list[Import]:
     """The imports of a kind, lazy or for types, that lead against the direction of those at the top."""
-    graph = nx.DiGraph(between_rooms("top").keys())
+    graph = _graph(between_rooms("top"))
     return [
         one
         for (importer, imported), found in between_rooms(kind).items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 
 PACKAGES = ("catalog", "planner", "engine", "qoop", "tpcds")
@@ -43,13 +43,23 @@ class Names:
     root: Path
 
     @cached_property
-    def modules(self) -> dict[str, Module]:
+    def paths(self) -> dict[str, Path]:
         """By name: `qoop.planner.plan`, or `house_names` for a module of the tests."""
-        return _modules(self)
+        return {self.name_of(path): path for path in self._files()}
+
+    @cached_property
+    def _modules(self) -> dict[str, Module]:
+        return {}
 
     @cached_property
     def _roots(self) -> frozenset[str]:
-        return frozenset(name.partition(".")[0] for name in self.modules)
+        return frozenset(name.partition(".")[0] for name in self.paths)
+
+    def module(self, name: str) -> Module | None:
+        """A module by name, which is parsed when it is first needed: few of all are referred to."""
+        if name not in self._modules and name in self.paths:
+            self._modules[name] = self.module_of(self.paths[name])
+        return self._modules.get(name)
 
     def _files(self) -> Iterator[Path]:
         for folder in (*PACKAGES, *BESIDES):
@@ -77,18 +87,18 @@ class Names:
         dotted = dotted.removeprefix("~")
         if dotted.startswith(".") and within is not None:
             dotted = f"{within.package}{dotted}"
-        if dotted.split(".")[0] == "qoop" or dotted in self.modules:
+        if dotted.split(".")[0] == "qoop" or dotted in self.paths:
             return self._absolute(dotted)
         return within is not None and self._local(dotted.split("."), within)
 
     def _absolute(self, dotted: str, depth: int = 0) -> bool:
-        if dotted in self.modules:
+        if dotted in self.paths:
             return True
         parts = dotted.split(".")
         if parts[0] not in self._roots:
             return True  # of another project
         for cut in range(len(parts) - 1, 0, -1):
-            module = self.modules.get(".".join(parts[:cut]))
+            module = self.module(".".join(parts[:cut]))
             if module is not None:
                 return depth < 9 and self._in_module(parts[cut:], module, depth + 1)
         return False
@@ -113,11 +123,6 @@ class Names:
 
     def _local(self, parts: list[str], module: Module) -> bool:
         return self._in_module(parts, module, 0) or (len(parts) == 1 and parts[0] in module.members())
-
-
-@cache
-def _modules(names: Names) -> dict[str, Module]:
-    return {module.name: module for module in map(names.module_of, names._files())}
 
 
 def _at_the_top(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:

@@ -36,6 +36,17 @@ _PATTERNS = {
     "name": re.compile(r"(?<!`)`(qoop(?:\.(?!toml\b)\w+)+)(?:\(\))?`(?!`)"),
 }
 
+_PARTS = {
+    "law": ("law",),
+    "section": ("section",),
+    "loose section": ("spec",),
+    "of the paper": ("2.", "pseudocode"),
+    "page": (".md",),
+    "role": (":`",),
+    "name": ("`qoop",),
+}
+"""By kind, parts in small letters of which each reference of it has one: most texts need not be searched."""
+
 
 @dataclass(frozen=True)
 class Reference:
@@ -113,13 +124,16 @@ class Repository:
 
     def _is_role(self, one: Reference) -> bool:
         path = self.root / one.path
-        module = self.names.modules.get(self.names.name_of(path)) if path.suffix == ".py" else None
+        module = self.names.module(self.names.name_of(path)) if path.suffix == ".py" else None
         return self.names.exists(re.sub(r"\s+", "", one.text), module)
 
 
 def references(path: str, text: str) -> Iterator[Reference]:
     """The references of a text; `laws 2 and 7` are two references, and so are `sections 3 to 4`."""
+    lowered = text.lower()
     for kind, pattern in _PATTERNS.items():
+        if not any(part in lowered for part in _PARTS.get(kind, ("",))):
+            continue
         for found in pattern.finditer(text):
             line = text.count("\n", 0, found.start()) + 1
             for each in _each(kind, found[1]):

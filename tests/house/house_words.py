@@ -129,6 +129,8 @@ _WORDS = re.compile(
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _MAY_BE_VAGUE = re.compile(rf"(?i:{'|'.join(VAGUE_PARTS)})(?![a-z])|{'|'.join(VAGUE_PARTS).upper()}")
 """Is in each text that has a vague identifier. Most texts have none, so they need not be parsed."""
+_MAY_BE_RETIRED = re.compile(rf"\b(?:{'|'.join(RETIRED_NAMES)})\b")
+"""Is in each module that defines a retired name; the others need not be parsed."""
 _PERSONS = re.compile(rf"\b(?:{'|'.join(PERSONS)})\b", re.I)
 _TEST = re.compile(r"\btest_\w+")  # a page names the tests that guard it
 _OPENING = re.compile(rf'^\s*r?"""({"|".join(OPENINGS)})\b')
@@ -204,12 +206,12 @@ def retired_names(names: Names) -> Iterator[str]:
 
     The evaluation lab (tpcds) has runs that are held to one plan, which is another thing.
     """
-    for module in names.modules.values():
-        if module.name.startswith("qoop.") and not module.name.startswith("qoop.tpcds."):
+    for path in names.paths.values():
+        name = names.name_of(path)
+        if name.startswith("qoop.") and not name.startswith("qoop.tpcds.") and _MAY_BE_RETIRED.search(path.read_text()):
+            module = names.module_of(path)
             defined = {*module.defined, *module.members()}
-            yield from (
-                f"{module.name}: {name} -> {RETIRED_NAMES[name]}" for name in sorted(defined & {*RETIRED_NAMES})
-            )
+            yield from (f"{name}: {one} -> {RETIRED_NAMES[one]}" for one in sorted(defined & {*RETIRED_NAMES}))
 
 
 def idle_allowances() -> list[tuple[str, str]]:

@@ -71,7 +71,7 @@ def width_of(text: str) -> int:
 
 
 def _has_a_cell_each(text: str) -> bool:
-    """True if each character of a text takes one cell by its range alone: letters of Latin, and "·"."""
+    """True if each character of a text takes one cell by its range alone: Latin ones, and "·"."""
     return text.isascii() or (max(text) < "\u0300" and min(text) >= " " and _NO_CELL.isdisjoint(text))
 
 
