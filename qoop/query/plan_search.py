@@ -8,13 +8,15 @@ The planner thread calls these for a job that runs (:class:`~qoop.adaptive.repla
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
-from qoop.adaptive.cluster.planner_thread import InlinePlanner, Planner
+from qoop.adaptive.cluster.planner_thread import Background, InlinePlanner
 from qoop.adaptive.replanning.adaptive import Adaptive, Known
+from qoop.adaptive.replanning.answers import search_seconds
 from qoop.adaptive.replanning.greedy import BOTH_ERR, LONG_SECONDS, Greedy
 from qoop.adaptive.replanning.policies import policy_named
 from qoop.catalog.errors import BindError, CatalogError
@@ -53,6 +55,11 @@ FAR_BEHIND = 1.1
 """A search among all plans follows only if the best plan of the quick search takes at most this multiple of DuckDB's
 plan. Of 66 queries of TPC-DS at scale 10, both find a plan below 0.85 for 12, and the full search for one more."""
 
+SEARCH_PART = 0.1
+"""The part of the CPU time of a query that a search for other plans may take while it runs."""
+_MOST_SEARCHES = 100  # that wait
+_PLANNER = "qoop.planner.planner"
+
 _GROWS = 4
 """The multiple of the present slots up to which plans are compared, if machines may join."""
 
@@ -80,7 +87,7 @@ class PlanSearch:
         config: Config,
         share: Callable[[], Resources],
         stored: StoredWork | None = None,
-        background: Planner | None = None,
+        background: Background | None = None,
     ) -> None:
         self._tables = tables
         self._cost = cost
@@ -251,8 +258,8 @@ class PlanSearch:
             return ()
         share = self.usable
         seconds = self._own_seconds(own, share)
-        if own.runs and seconds < LONG_SECONDS and run_for < GOES_ON * seconds:
-            self._search_in_background(text, grid)
+        if own.runs and run_for < GOES_ON * seconds:
+            self._search_in_background(own, text, grid)
             return ()
         if own.staged_seconds is not None or self._plans.has_alternatives(text, grid):
             return None
@@ -272,15 +279,21 @@ class PlanSearch:
         others = self._earlier.losses.among([one.slower(factor) for one in quick.candidates], share)
         return [Candidate(own.plan, "DuckDB", grid.machine, self._cost), *others]
 
-    def _search_in_background(self, text: str, grid: Grid) -> None:
-        """Search the alternatives of a short query for its next run. During a run of half a second, the search would
-        take a third of its time; a job leaves DuckDB's plan of such a query only when that is overdue."""
-        if text in self._searched or self._plans.has_alternatives(text, grid):
+    def _search_in_background(self, own: DuckDBPlan, text: str, grid: Grid) -> None:
+        """Search the alternatives of a query for its next run: what DuckDB's plan takes is known, and a job leaves it
+        only when it is overdue. To leave it in the middle for plans that have not run cost as much again.
+
+        If the search takes much of the CPU time of a run, or has to load the planner, it waits until no job runs.
+        """
+        waiting = len(self._searched) >= _MOST_SEARCHES
+        if waiting or text in self._searched or self._plans.has_alternatives(text, grid):
             return
         searched = self._searched
         searched.add(text)
         search = partial(weakly(self._alternatives), text, grid, True, partial(weakly(self.prepare), text))
-        self._background.ask(search, lambda _: searched.discard(text))  # its next run raises what is wrong
+        dear = search_seconds(own.plan) > SEARCH_PART * own.seconds or _PLANNER not in sys.modules
+        ask = self._background.ask_when_idle if dear else self._background.ask
+        ask(search, lambda _: searched.discard(text))  # its next run raises what is wrong
 
     def _are_behind(self, own: DuckDBPlan, share: Resources, run_for: float) -> bool:
         """True if the plans of the quick search should take so much longer than DuckDB's that a search among all plans

@@ -61,7 +61,8 @@ class SessionParts:
     """All that ends with a session, also if the session is never closed; the parts have no reference to the session.
 
     backend: the machines that tasks run on, and the outputs that they hold. cluster: the loop that runs the jobs.
-    background: plans for later runs, at a low priority. earlier_runs: the runs of its folder of checkpoints.
+    background: plans for later runs, at a low priority, most of them while no job runs. earlier_runs: the runs of its
+    folder of checkpoints.
 
     Threads that are inside DuckDB while the interpreter goes abort the process.
     """
@@ -71,11 +72,11 @@ class SessionParts:
     sizing: Sizing
     trace: TraceFile | None
     tables: SessionTables
+    background: PlannerThread
     earlier_runs: EarlierRuns | None = None
     pages: list[OpenPage] = field(default_factory=list)
     views: list[MaterializedViews] = field(default_factory=list)
     sweeps: list[NamedSweeps] = field(default_factory=list)
-    background: PlannerThread = field(default_factory=lambda: PlannerThread(BACKGROUND_NICE))
 
     def close(self) -> None:
         """As `Session.close`."""
@@ -132,7 +133,8 @@ def made(config: Config, tables: SessionTables) -> SessionParts:
     opened = Size(config.slots, config.memory)
     used = backend.used_by_children if isinstance(backend, LocalBackend) else Used
     sizing = Sizing(cluster, opened, _most(config, opened), used)
-    return SessionParts(backend, cluster, sizing, trace, tables, unfinished_runs(config))
+    background = PlannerThread(BACKGROUND_NICE, lambda: cluster.busy)
+    return SessionParts(backend, cluster, sizing, trace, tables, background, unfinished_runs(config))
 
 
 def _most(config: Config, opened: Size) -> Size:

@@ -726,6 +726,15 @@ def test_a_trial_of_stages_ends_where_duckdbs_plan_would_end_sooner(factor: floa
     assert moves(handle) == ("A" if alone.clock.now() < 10.0 else "AB")
 
 
+@pytest.mark.parametrize(("factor", "expected"), [(1.0, "A"), (1.25, "AB")])
+def test_an_early_look_at_a_trial_counts_the_time_that_it_has_taken(factor: float, expected: str) -> None:
+    """At a tenth, what is left of stages that take 9.75 s is less than the 9 s of the known plan; all of it is not."""
+    bench = Bench(2, script=taking(factor, whole=1.0))
+    handle = bench.run(STAGED, by_duckdb(9.0), at_once=True, known=Known(9.0, True))
+    assert moves(handle) == expected
+    assert bench.clock.now() <= 1.25 * 9.0
+
+
 def test_a_trial_that_has_taken_as_long_as_the_known_plan_ends() -> None:
     """All goes well but for the last task, of which nothing says when it ends."""
     usual = taking(1.0)

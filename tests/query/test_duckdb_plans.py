@@ -296,6 +296,24 @@ def test_a_process_that_starts_again_compares_plans_without_the_planner(
     assert planned() == is_whole == (seconds < 1.0)
 
 
+@pytest.mark.parametrize(("seconds", "dear"), [(0.3, True), (60.0, False)])
+def test_other_plans_of_a_query_that_has_run_are_searched_for_its_next_run(
+    session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch, seconds: float, dear: bool
+) -> None:
+    """Where the search takes much of a run, while no job runs. A plan that is known is left only if it is overdue."""
+    planning = session.planning
+    session.alternatives("SELECT max(a) FROM t")  # loads the planner
+    own = replace(planning._own(JOIN, 2).taking(2 * seconds, "run"), runs=1)
+    monkeypatch.setattr(planning, "_own", lambda *_: own)
+    asked: list[bool] = []
+    monkeypatch.setattr(planning._background, "ask", lambda *_: asked.append(False))
+    monkeypatch.setattr(planning._background, "ask_when_idle", lambda *_: asked.append(True))
+    adaptive = planning.plan(JOIN).adaptive
+    assert adaptive is not None
+    assert adaptive.quick_search(seconds) == () == adaptive.quick_search(seconds) and asked == [dear]
+    assert adaptive.quick_search(2 * GOES_ON * seconds) != (), "it is overdue"
+
+
 def test_a_quick_search_is_for_the_slots_at_hand(session: qoop.Session, all_long: None) -> None:
     for slots in (2, 1):
         session.resize(slots=slots)
@@ -515,7 +533,8 @@ def test_stages_that_are_known_to_take_little_are_kept_to(session: qoop.Session)
     [
         (2.0, 2, 2.5, 2, True),  # thread seconds: half as long on two slots
         (6.0, 2, 2.5, 2, False),
-        (6.0, 1, 2.5, 2, True),  # the only run may have been disturbed
+        (5.0, 1, 2.5, 2, True),  # the only run may have been disturbed
+        (6.0, 1, 2.5, 2, False),  # not by that much
         (4.0, 2, 2.5, 1, False),  # likewise
     ],
 )

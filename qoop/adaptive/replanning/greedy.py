@@ -37,6 +37,10 @@ def held_to_take(candidate: Candidate, share: Resources, seconds: float) -> floa
 NEARLY_OVER = 0.2
 """A plan on trial that has taken as long as the known one goes on if it needs only that part of it yet."""
 
+EARLY_TRIAL = 0.25
+"""The part of the known plan's seconds up to which a trial can be ended at little cost: until then it goes on only if
+its whole time should be less than that of the known plan, and not only what is left of it."""
+
 
 @value
 class Greedy:
@@ -65,8 +69,9 @@ class Greedy:
     DuckDB's own plan takes twice as long as estimated, where no other program slows it. Where only the share has
     changed, no estimate is news.
 
-    A plan on trial goes on only while it should end before the known plan would, begun now: of that the seconds are no
-    guess. After a trial there is no other, whatever the estimates say.
+    A plan on trial goes on only while it should end before the known plan would, begun now, and at first before that
+    would if it had been begun in its place: of that plan the seconds are no guess. After a trial there is no other,
+    whatever the estimates say.
 
     Where another share is to come, and nothing has been done, the running plan has nothing to be said for it: it was
     chosen a moment ago by the same estimates, for a share that will not last. `least_gain` is enough then.
@@ -95,6 +100,8 @@ class Greedy:
             return self._begin(question, mine)
         if question.trial >= 1.0:
             mine /= NEARLY_OVER
+        elif question.trial <= EARLY_TRIAL:
+            mine /= 1.0 - question.trial
         others = (place for place in self._allowed(question) if place != question.running)
         sooner = [place for place in others if remaining[place].seconds < mine]
         if not sooner:
