@@ -6,6 +6,7 @@ python tests/soak/sweeps.py --kills 200 --seed 7
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import random
 import signal
@@ -15,6 +16,7 @@ import tempfile
 from dataclasses import dataclass, field
 
 import qoop
+from qoop.programs.sweeps import sweep
 
 STEP = "SELECT f.x - $rate * 2 * (f.x - avg(p.v)) AS x FROM former f, points p GROUP BY f.x"
 METRIC = "SELECT avg((p.v - f.x) * (p.v - f.x)) FROM former f, points p"
@@ -41,14 +43,28 @@ class Report:
 
 
 def swept(session: qoop.Session, seed: int, name: str | None) -> qoop.Study:
-    """A sweep over settings that a seed draws. With an odd seed its early steps read some pieces of the table."""
-    pieces = seed % 2 == 1
+    """A sweep over settings that a seed draws. With an odd seed its early steps read some pieces of the table: a third
+    of the steps, as with long steps. With every second odd seed they end where they do not pay, as these short ones."""
+    pieces = has_pieces(seed)
+    if pieces and not may_end_early_steps(seed):
+        sweep._PAYS = 0.0
     rows = 120_000 if pieces else 5000
     session.sql(f"CREATE OR REPLACE TABLE points AS SELECT (hash(i) % 700)::DOUBLE AS v FROM range({rows}) t(i)")
     return session.sweep(
         STEP, {"rate": qoop.log_uniform(0.001, 1.2)}, metric=METRIC, start="SELECT 9.0::DOUBLE AS x", trials=_TRIALS,
         direction="minimize", every=5, most=_STEPS, name=name, seed=seed, fidelity="pieces" if pieces else None,
     )  # fmt: skip
+
+
+def has_pieces(seed: int) -> bool:
+    """True for a sweep with early steps over pieces."""
+    return seed % 2 == 1
+
+
+def may_end_early_steps(seed: int) -> bool:
+    """True if measured seconds decide how many steps of a sweep are early, so that its values are not those of another
+    run to the last digit."""
+    return seed % 4 == 3
 
 
 def life(folder: str, seed: int) -> None:
@@ -97,7 +113,10 @@ def main() -> int:
             study = swept(alone, seed, None)
             study.wait()
             best = f"best {study.best_params['rate']} {study.best_value} {study.best_result().fetchall()}\n"
-            if found != best:
+            same = found == best
+            if may_end_early_steps(seed):
+                same = math.isclose(float(found.split()[2]), study.best_value, rel_tol=1e-6)
+            if not same:
                 report.errors.append(f"sweep {seed} found {found!r}, without kills {best!r}")
             if set(report.steps.values()) != {_STEPS}:
                 report.errors.append(f"sweep {seed} ended with {report.steps}")

@@ -14,8 +14,8 @@ running      `TrialFailed`                            failed
 parked       a slot is free, and no other waits       `RunStep`; running
 ===========  =======================================  ====================================================
 
-Early steps read some pieces of a table. Two of the first are whole ones, to compare the seconds (`Probe`): where early
-steps do not pay, all that follow are whole.
+Early steps read some pieces of a table. Two of the first trial's are whole ones, to compare the seconds (`Probe`):
+where early steps do not pay, all that follow are whole.
 
 The sweep ends at the target, at `Due` or `Stop`, or when no trial has a step left. A trial that waits costs nothing.
 """
@@ -87,16 +87,15 @@ class Trial:
 
 
 _PROBES = 2
-"""The whole steps among the first early ones. The first of its kind is planned, and its tables are read from disk."""
+"""The first trial has so many whole steps after its first early one; the first of these is slower, as it is planned."""
 _PAYS = 3.0
 """Early steps pay where a whole one takes this many times their seconds: trials need up to three times the steps."""
 
 
 @value
 class Probe:
-    """The seconds of early steps, and of whole ones among them. trial: whose whole step runs; negative: none does."""
+    """The seconds of early steps, and of the whole ones among them."""
 
-    trial: int = -1
     early: tuple[float, ...] = ()
     whole: tuple[float, ...] = ()
 
@@ -109,17 +108,6 @@ class Probe:
     def pays(self) -> bool:
         """True if early steps are short enough."""
         return min(self.whole) >= _PAYS * min(self.early)
-
-    def after(self, ended: TrialStepEnded) -> Probe:
-        """With the seconds of a step."""
-        if ended.trial == self.trial:
-            return Probe(-1, self.early, (*self.whole, ended.seconds))
-        return replace(self, early=(*self.early, ended.seconds))
-
-    def begun(self, number: int, trial: Trial) -> Probe:
-        """With a step that begins as a whole one, if one is due."""
-        is_due = self.trial < 0 and len(self.whole) < _PROBES and 0 < len(trial.scores) < trial.estimated
-        return replace(self, trial=number) if is_due and not self.is_over else self
 
 
 @value
@@ -172,8 +160,7 @@ class Sweep:
                 return self._step_ended(message)
             case "running", TrialFailed(number, why, at):
                 failed = replace(self.trials[number], state="failed", why=why)
-                probe = replace(self.probe, trial=-1) if self.probe.trial == number else self.probe
-                return replace(self, at=at, probe=probe)._with(number, failed)._filled(())
+                return replace(self, at=at)._with(number, failed)._filled(())
             case "running", Predicted():
                 return self._predicted(message)
         return self, ()
@@ -272,8 +259,7 @@ class Sweep:
         if fate == "running" and self._is_one_too_many(number):
             fate = "waiting"
         if fate == "running":
-            now = self._running(number)
-            return now, (now._step(number),)
+            return self._with(number, replace(trial, state="running")), (self._step(number),)
         return replace(self._with(number, replace(trial, state=fate, turn=self.turns)), turns=self.turns + 1)._filled(
             ()
         )
@@ -289,7 +275,7 @@ class Sweep:
         now, policy = self, POLICIES[self.policy]
         busy = now.busy
         while busy < self.slots and (number := policy.next(now)) is not None:
-            now = now._running(number)
+            now = now._with(number, replace(now.trials[number], state="running"))
             orders = (*orders, now._step(number))
             busy += 1
         if not any(trial.state in OPEN for trial in now.trials):
@@ -297,21 +283,21 @@ class Sweep:
             return now, (*orders, *ending)
         return now, orders
 
-    def _running(self, number: int) -> Sweep:
-        trial = self.trials[number]
-        return replace(self, probe=self.probe.begun(number, trial))._with(number, replace(trial, state="running"))
-
     def _step(self, number: int) -> RunStep:
-        """The order for the next step of a trial that runs."""
-        done, estimated = len(self.trials[number].scores), self.trials[number].estimated
-        return RunStep(number, done, done < estimated and number != self.probe.trial)
+        """The order for the next step of a trial."""
+        done = len(self.trials[number].scores)
+        return RunStep(number, done, done < self.trials[number].estimated and not _is_probe(number, done))
 
     def _probed(self, ended: TrialStepEnded) -> Sweep:
         """The state after an early step, or a whole one in its place; without early steps from now on if they do not
         pay."""
-        if self.probe.is_over or ended.number >= self.trials[ended.trial].estimated:
+        probe = self.probe
+        if probe.is_over or ended.number >= self.trials[ended.trial].estimated:
             return self
-        probe = self.probe.after(ended)
+        if _is_probe(ended.trial, ended.number):
+            probe = replace(probe, whole=(*probe.whole, ended.seconds))
+        else:
+            probe = replace(probe, early=(*probe.early, ended.seconds))
         if not probe.is_over or probe.pays:
             return replace(self, probe=probe)
         trials = tuple(
@@ -329,3 +315,8 @@ class Sweep:
 
     def _with(self, number: int, trial: Trial) -> Sweep:
         return replace(self, trials=(*self.trials[:number], trial, *self.trials[number + 1 :]))
+
+
+def _is_probe(number: int, step: int) -> bool:
+    """True for the early steps of the first trial that are whole, to measure."""
+    return number == 0 and 0 < step <= _PROBES

@@ -38,7 +38,8 @@ def session() -> Iterator[qoop.Session]:
 @pytest.fixture
 def without_probes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Early steps stay: those of these tests are too short to pay."""
-    monkeypatch.setattr(Probe, "begun", lambda probe, number, trial: probe)
+    monkeypatch.setattr("qoop.programs.sweeps.sweep._PROBES", 0)
+    monkeypatch.setattr(Probe, "is_over", False)
 
 
 def mean_and_variance() -> tuple[float, float]:
@@ -85,7 +86,7 @@ def test_no_estimate_reaches_the_target(session: qoop.Session, tmp_path: Path, m
     pure, orders = Sweep("pop", (Trial(estimated=2),), 1, 5, 9, 0.5).after(Begin())
     for step, score in enumerate((0.9, 0.8)):
         pure, orders = pure.after(TrialStepEnded(0, step, score, 1.0, 1.0))
-        assert orders == (RunStep(0, step + 1, step == 0),) and pure.best == -1 and pure.trials[0].best == -inf
+        assert orders == (RunStep(0, step + 1, early=step == 0),) and pure.best == -1 and pure.trials[0].best == -inf
         assert pure.highest == 0.9 and pure.trials[0].estimate == score
     pure, _ = pure.after(TrialStepEnded(0, 2, 0.4, 1.0, 1.0))
     assert pure.best == 0 and pure.trials[0].best == 0.4 and not pure.why
@@ -106,7 +107,7 @@ def test_early_steps_stay_only_where_whole_ones_take_much_longer(whole: float) -
         sweep, further = sweep.after(ended)
         orders = (*rest[::-1], *further)
     probes = [one for one in done[:6] if not one.early]
-    assert len(probes) == 2 and min(one.number for one in probes) == 1 and sweep.probe.is_over
+    assert [(one.trial, one.number) for one in probes] == [(0, 1), (0, 2)] and sweep.probe.is_over
     assert sweep.trials[0].estimated == sweep.trials[1].estimated == 9 if whole > 3 else sweep.trials[0].estimated < 5
     assert {one.early for one in done[6:]} == {whole > 3}
     assert sweep.best == -1 or whole < 3, "the scores of probes are no results"
