@@ -55,8 +55,8 @@ class SweepTerms(JobTerms, total=False):
     prepare: a query that runs once; steps and metrics read its rows as the table `prepared`. With
         `connect(checkpoints=FOLDER)` another sweep of the same content finds them.
     former: the name of the previous step's rows. seed: of the drawn settings, and of the order of pieces.
-    fidelity: "pieces": the first third of a trial's steps read a tenth of the largest table; their metrics are
-        estimates, and no results.
+    fidelity: "pieces": the first third of a trial's steps read a tenth of the largest table, where that is measured to
+        pay; their metrics are estimates, and no results.
     name: with `connect(checkpoints=FOLDER)`, a later process goes on with the sweep of that name.
     """
 

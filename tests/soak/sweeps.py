@@ -15,12 +15,16 @@ import sys
 import tempfile
 from dataclasses import dataclass, field
 
+import duckdb
+
 import qoop
 from qoop.programs.sweeps import sweep
 
 STEP = "SELECT f.x - $rate * 2 * (f.x - avg(p.v)) AS x FROM former f, points p GROUP BY f.x"
 METRIC = "SELECT avg((p.v - f.x) * (p.v - f.x)) FROM former f, points p"
+ROWS = "SELECT (hash(i) % 700)::DOUBLE AS v FROM range(120_000) t(i)"
 _TRIALS, _STEPS = 12, 40
+_PAYS = sweep._PAYS
 _MOST_LINES = 8
 """Steps that a process may report before it is killed."""
 
@@ -42,14 +46,15 @@ class Report:
         self.steps[trial] = max(steps, self.steps.get(trial, 0))
 
 
-def swept(session: qoop.Session, seed: int, name: str | None) -> qoop.Study:
-    """A sweep over settings that a seed draws. With an odd seed its early steps read some pieces of the table: a third
-    of the steps, as with long steps. With every second odd seed they end where they do not pay, as these short ones."""
+def swept(session: qoop.Session, folder: str, seed: int, name: str | None) -> qoop.Study:
+    """A sweep over settings that a seed draws. With an odd seed its early steps read some pieces of a file: a third of
+    the steps, as with long steps. With every second odd seed they end where they do not pay, as these short ones."""
     pieces = has_pieces(seed)
-    if pieces and not may_end_early_steps(seed):
-        sweep._PAYS = 0.0
-    rows = 120_000 if pieces else 5000
-    session.sql(f"CREATE OR REPLACE TABLE points AS SELECT (hash(i) % 700)::DOUBLE AS v FROM range({rows}) t(i)")
+    sweep._PAYS = _PAYS if may_end_early_steps(seed) else 0.0
+    if pieces:
+        session.register("points", f"{folder}/points.parquet")
+    else:
+        session.sql(f"CREATE OR REPLACE TABLE points AS {ROWS} LIMIT 5000")
     return session.sweep(
         STEP, {"rate": qoop.log_uniform(0.001, 1.2)}, metric=METRIC, start="SELECT 9.0::DOUBLE AS x", trials=_TRIALS,
         direction="minimize", every=5, most=_STEPS, name=name, seed=seed, fidelity="pieces" if pieces else None,
@@ -69,8 +74,8 @@ def may_end_early_steps(seed: int) -> bool:
 
 def life(folder: str, seed: int) -> None:
     """A process that goes on with a sweep, and reports its steps."""
-    with qoop.connect(slots=2, memory="300MB", checkpoints=folder) as session:
-        study = swept(session, seed, f"soak_{seed}")
+    with qoop.connect(slots=2, memory="300MB", checkpoints=f"{folder}/kept") as session:
+        study = swept(session, folder, seed, f"soak_{seed}")
         for trial in study.events():
             print(trial.number, trial.steps, flush=True)
         print("best", study.best_params["rate"], study.best_value, study.best_result().fetchall(), flush=True)
@@ -109,8 +114,9 @@ def main() -> int:
     while report.kills < options.kills:
         seed, report.sweeps = options.seed + report.sweeps, report.sweeps + 1
         with tempfile.TemporaryDirectory(prefix="qoop-soak-") as folder, qoop.connect(slots=2, memory="300MB") as alone:
+            duckdb.execute(f"COPY ({ROWS}) TO '{folder}/points.parquet'")
             found = outcome(folder, seed, report, options.kills, draw)
-            study = swept(alone, seed, None)
+            study = swept(alone, folder, seed, None)
             study.wait()
             best = f"best {study.best_params['rate']} {study.best_value} {study.best_result().fetchall()}\n"
             same = found == best
