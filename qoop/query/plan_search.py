@@ -228,7 +228,7 @@ class PlanSearch:
         )
         if not whole or not isinstance(policy, Greedy):
             return adaptive  # another policy also decides on slots
-        search = partial(_in_zone_of, bound, weakly(self._search_quickly), text, grid, versions(tables), bound)
+        search = partial(_in_zone_of, bound, weakly(self._search_quickly), text, grid, share, versions(tables), bound)
         return replace(adaptive, quick_search=search)
 
     def _known_best(self, text: str, share: Resources) -> Known | None:
@@ -239,14 +239,14 @@ class PlanSearch:
         return known_best(own, self._cost.on_threads(own.seconds, share.cpu))
 
     def _search_quickly(
-        self, text: str, grid: Grid, tables: Mapping[str, str], planned: Bound, run_for: float
+        self, text: str, grid: Grid, begun: Resources, tables: Mapping[str, str], planned: Bound, run_for: float
     ) -> Sequence[Candidate] | None:
         """The plans of a quick search, and DuckDB's plan, which has run for some seconds, with its best estimate.
 
         Empty if they should take so much longer that a comparison waits for the next event. None if all plans have to
         be compared: some are known, or have run.
 
-        tables, planned: as for `_find`.
+        begun: the share at the begin. tables, planned: as for `_find`.
         """
         from qoop.query.quick_plans import best_of
 
@@ -258,7 +258,8 @@ class PlanSearch:
             return ()
         share = self.usable
         seconds = self._own_seconds(own, share)
-        if own.runs and run_for < GOES_ON * seconds:
+        as_before = seconds < LONG_SECONDS or share.cpu >= begun.cpu  # else it takes longer than it is known to
+        if own.runs and as_before and run_for < GOES_ON * seconds:
             self._search_in_background(own, text, grid)
             return ()
         if own.staged_seconds is not None or self._plans.has_alternatives(text, grid):

@@ -300,7 +300,8 @@ def test_a_process_that_starts_again_compares_plans_without_the_planner(
 def test_other_plans_of_a_query_that_has_run_are_searched_for_its_next_run(
     session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch, seconds: float, dear: bool
 ) -> None:
-    """Where the search takes much of a run, while no job runs. A plan that is known is left only if it is overdue."""
+    """Where the search takes much of a run, while no job runs. A plan that is known is left only if it is overdue, or
+    is long and has lost slots."""
     planning = session.planning
     session.alternatives("SELECT max(a) FROM t")  # loads the planner
     own = replace(planning._own(JOIN, 2).taking(2 * seconds, "run"), runs=1)
@@ -312,6 +313,13 @@ def test_other_plans_of_a_query_that_has_run_are_searched_for_its_next_run(
     assert adaptive is not None
     assert adaptive.quick_search(seconds) == () == adaptive.quick_search(seconds) and asked == [dear]
     assert adaptive.quick_search(2 * GOES_ON * seconds) != (), "it is overdue"
+    compared: list[float] = []
+    quick_plans = planning._quick_plans
+    monkeypatch.setattr(planning, "_quick_plans", lambda *of: compared.append(of[1].cpu) or quick_plans(*of))
+    adaptive.quick_search(seconds)
+    session.resize(slots=1)
+    adaptive.quick_search(seconds)
+    assert compared == ([] if dear else [1.0])
 
 
 def test_a_quick_search_is_for_the_slots_at_hand(session: qoop.Session, all_long: None) -> None:
