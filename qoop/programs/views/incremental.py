@@ -39,6 +39,9 @@ NO_SUMS = "it has no aggregates"
 _LITTLE = 64
 """A part of the rows of a table, as one in this number: as many rows may be read again for a node of eight leaves."""
 
+_MANY = 10_000
+"""Groups that are not merged again at each refresh."""
+
 _NAMED = 3
 """Files of a leaf that an error names."""
 
@@ -231,7 +234,21 @@ class Incremental:
         missing = [head for head, part in known.items() if part is None]
         if isinstance(self.below, Below):
             known |= self._joined(turn, heads, missing)
-        return [known[head] or self._part(turn, self._sums, head, children, leaves) for head in heads]
+        parts = [known[head] or self._part(turn, self._sums, head, children, leaves) for head in heads]
+        return self._older_as_one(turn, [head for head in heads if head in children], parts)
+
+    def _older_as_one(self, turn: Turn, open_nodes: Sequence[str], parts: Sequence[Part]) -> list[Part]:
+        """The parts of open nodes, of which those of many groups that stand for several leaves are merged: this stays
+        until eight further leaves have come. open_nodes: the first of the parts."""
+        older, newer = parts[: len(open_nodes)], parts[len(open_nodes) :]
+        if len(older) < 2 or sum(len(one.rows) for one in older) < _MANY:
+            return list(parts)
+        digest = digest_of("older", *open_nodes)
+        turn.kept.add(digest)
+        known = turn.parts.get(digest)
+        if known is None:
+            known = turn.parts.put(digest, Part(self._merged(older, self._merging.types), older[0].columns))
+        return [known, *newer]
 
     def _joined(self, turn: Turn, heads: Sequence[str], missing: Sequence[str]) -> Mapping[str, Part]:
         """Open nodes by joins of the groups below; none if these fail where the query does not, since they are of rows

@@ -7,9 +7,10 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -29,6 +30,8 @@ from qoop.catalog.errors import (
     UnknownTable,
 )
 from qoop.catalog.sources import created
+from qoop.programs.views import incremental
+from qoop.programs.views.merging import Merging
 from qoop.programs.views.views import ViewStatus
 
 DIM = "SELECT i AS k, 'n' || i % 4 AS name FROM range(6) t(i)"
@@ -113,13 +116,24 @@ def test_each_edition_is_duckdbs_answer_over_the_files_of_the_folder(
     assert status(session, "v").files == len(list(folder.iterdir())) + pieces and status(session, "v").incremental
 
 
-def test_a_refresh_reads_the_new_files_alone(session: qoop.Session, folder: Path) -> None:
+def test_a_refresh_reads_the_new_files_alone(
+    session: qoop.Session, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished, final = list[int](), Merging.final
+
+    def counted(merging: Merging, parts: Sequence[pa.Table], exact: Any) -> pa.Table:
+        finished.append(len(parts))
+        return final(merging, parts, exact)
+
+    monkeypatch.setattr(Merging, "final", counted)
+    monkeypatch.setattr(incremental, "_MANY", 9)
     session.sql(f"CREATE MATERIALIZED VIEW v AS {VIEWS['groups']}")
     assert status(session, "v").rows_read == 500
     for number in range(20):
         put(folder, f"file{number:02}", number, 3)
         session.sql("REFRESH MATERIALIZED VIEW v")
         assert status(session, "v").rows_read == 3
+    assert finished[-6:] == [1, 2, 3, 4, 5, 6]  # of 21 leaves two nodes count as one: they have the most groups
     put(folder, "file05", 900, 4)  # replaced: its leaf alone
     session.sql("REFRESH MATERIALIZED VIEW v")
     assert status(session, "v").rows_read == 4
