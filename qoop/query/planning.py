@@ -180,11 +180,12 @@ class QueryPlanning(PlanSearch):
         """The query by the plan that ends first if its tasks are lost with processes."""
         from qoop.query.quick_plans import cut_plans
 
-        prepared, _ = self._preparation.planned(self.prepare(text), share)
-        grid = self._grid(share)
+        prepared, usual = self._preparation.planned(self.prepare(text), share)
+        grid, life = self._grid(share), self._earlier.expected_life(text)
+        self._earlier.note_begin(text, prepared, usual, life)  # a process that is killed meanwhile leaves a plan, too
         candidates = [*cut_plans(prepared, share, grid, self._cost), *self._earlier.plans(text, grid)]
         _, best, _ = self._earlier.first_to_end(candidates, share)
-        self._earlier.note_begin(text, prepared, best.plan, self._earlier.expected_life(text))
+        self._earlier.note_begin(text, prepared, best.plan, life)
         adaptive = self._adaptive_in_life(text, share, prepared.bound, prepared.tables, prepared)
         spent = prepared.statistics_seconds
         seconds = time.perf_counter() - begun - spent

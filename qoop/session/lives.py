@@ -37,6 +37,9 @@ from qoop.query.statements.normal_text import normal_text
 from qoop.session.earlier_runs import UNTIL_DONE, EarlierRuns, RunLosses, is_locked
 
 _FORMAT = "qoop-until-done"
+_MOST_UNDERESTIMATED = 4.0
+"""The factor by which tasks may take longer than estimated, at most: plans for lives that are a smaller part of the
+shortest one would only have more tasks, and each is cut in other parts than the outputs that exist."""
 
 
 @value
@@ -45,8 +48,9 @@ class LifeRecord:
 
     process: the number of the last one. outputs: the names of all outputs of the plan. written: the file that the
     answer is about to be moved to; empty: there is no answer yet. inode: of that file; 0: of a table. made: the outputs
-    in the folder at the start of the last life. fruitless: the last lives in a row that have added none. planned: the
-    seconds of a life that the plan was made for.
+    in the folder at the start of the last life. fruitless: the last lives that ran tasks for most of their time and have
+    added none. planned: the seconds of a life that the plan was made for. started: seconds until the last life ran
+    tasks.
     """
 
     text: str
@@ -59,6 +63,7 @@ class LifeRecord:
     fruitless: int = 0
     process: int = 0
     planned: float = inf
+    started: float = 0.0
 
 
 class RunLives:
@@ -83,20 +88,22 @@ class RunLives:
             return False
         keep_private(lock.fileno())
         self._lock = lock
-        self._count_last_life(lock)
+        lasted = self._count_last_life(lock)
         made = sum(name.endswith(".json") for name in os.listdir(self._checkpoints))
         before, process = self.record, os.getpid()
-        fruitless = before.fruitless + 1 if before.lives and made <= before.made else 0
-        before = replace(before, written="", inode=0, process=process)
+        fruitless = 0 if made > before.made else before.fruitless + (lasted > 2.0 * before.started)
+        before = replace(before, written="", inode=0, process=process, started=0.0)
         self._write(replace(before, lives=before.lives + 1, made=made, fruitless=fruitless))
         return True
 
     @property
     def expected(self) -> float:
         """The seconds that this process may last, as those before it: the median. It halves with each life that added
-        no output: its tasks took longer than estimated. Infinite: not known."""
+        no output, down to a part of the shortest one: its tasks took longer than estimated. Infinite: not known."""
         lasted = self._losses.lives()
-        return median(lasted) / 2**self.record.fruitless if lasted else inf
+        if not lasted:
+            return inf
+        return max(min(lasted) / _MOST_UNDERESTIMATED, median(lasted) * 0.5**self.record.fruitless)
 
     def is_shorter(self, life: float) -> bool:
         """True if the plan was made for much longer lives than this. From now on it is one for these."""
@@ -114,18 +121,22 @@ class RunLives:
             with contextlib.suppress(OSError):  # the disk is full: its life counts as shorter
                 write_all(self._lock, f"{seconds:.1f}\n".encode())
 
-    def _count_last_life(self, lock: FileIO) -> None:
-        """Add the life of the process before, if it was killed or stopped."""
+    def _count_last_life(self, lock: FileIO) -> float:
+        """Add the life of the process before, if it was killed or stopped; its seconds, 0 if they are not known."""
+        lasted = 0.0
         with contextlib.suppress(ValueError):
             *_, last, _ = self._path.with_suffix(".lock").read_text("ascii").split("\n")
-            self._losses.add_life(float(last))
+            lasted = float(last)
+            self._losses.add_life(lasted)
         os.ftruncate(lock.fileno(), 0)
+        return lasted
 
     def plan(self, plan: Plan, say: Callable[[str], object]) -> None:
         """The query runs by this plan from now on. say: is called with a line if that cannot be recorded."""
         keys = [checkpoint_key(stage, part) for stage in plan.stages for part in range(stage.width)]
+        started = self.record.started or time.monotonic() - self._begun
         try:
-            self._write(replace(self.record, outputs=tuple(map(checkpoint_name, keys))))
+            self._write(replace(self.record, outputs=tuple(map(checkpoint_name, keys)), started=started))
         except OSError as error:
             say(f"{self._path.parent} cannot be written ({error.strerror}): `qoop runs` may show an earlier plan")
 
@@ -251,4 +262,5 @@ def _record(body: dict[str, Any]) -> LifeRecord:
     return LifeRecord(
         str(body["text"]), float(body["begun"]), int(body["lives"]), tuple(map(str, outputs)), str(body["written"]),
         int(body["inode"]), int(body["made"]), int(body["fruitless"]), int(body["process"]), float(body["planned"]),
+        float(body.get("started", 0.0)),
     )  # fmt: skip

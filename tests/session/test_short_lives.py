@@ -133,14 +133,38 @@ def test_a_place_learns_from_killed_processes_how_long_they_last(data: Path, tmp
     assert RunLives(place, None, RANKED).expected == other.expected, "a process that says that it ends is no death"
 
 
-def test_lives_that_add_no_output_halve_the_time_that_is_planned_for(tmp_path: Path) -> None:
-    for number in range(3):
-        life = RunLives(tmp_path, None, "SELECT 1")
-        assert life.take()
-        assert life.expected == (inf if not number else pytest.approx(0.2 / 2**number, rel=0.6))
-        time.sleep(0.2)
-        life.beat()
-        life.end(answered=False, stopped=True)
+class Clock:
+    """The clock of lives, set by hand."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        monkeypatch.setattr("qoop.session.lives.time", self)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return 1e9 + self.now
+
+
+def lived(place: Path, clock: Clock, seconds: float, started: float) -> float:
+    """A life that runs tasks from some second on, and adds no output. Returns the seconds that were expected of it."""
+    life = RunLives(place, None, "SELECT 1")
+    assert life.take()
+    clock.now += started
+    life.plan(Plan((), ()), print)
+    clock.now += seconds - started
+    life.beat()
+    life.end(answered=False, stopped=True)
+    return life.expected
+
+
+def test_lives_that_add_no_output_halve_the_time_that_is_planned_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(monkeypatch)
+    expected_lives = [lived(tmp_path, clock, 8.0, started=1.0) for _ in range(5)]
+    assert expected_lives == [inf, 4.0, 2.0, 2.0, 2.0], "down to a quarter of the shortest life"
     life = RunLives(tmp_path, None, "SELECT 1")
     assert life.take() and life.is_shorter(60.0) and life.is_shorter(20.0)
     assert not life.is_shorter(20.0) and not life.is_shorter(15.0), "the plan is for such lives"
@@ -148,9 +172,13 @@ def test_lives_that_add_no_output_halve_the_time_that_is_planned_for(tmp_path: P
     (tmp_path / "0123.json").touch()  # an output
     life = RunLives(tmp_path, None, "SELECT 1")
     assert life.take() and life.record.fruitless == 0
-    life.end(answered=True)
-    (tmp_path / "runs" / "lasted").write_text("lived nan\nlived -1.0\nlived")
-    assert RunLives(tmp_path, None, "SELECT 1").expected == inf
+
+
+def test_a_life_that_planned_for_most_of_its_time_says_nothing_of_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(monkeypatch)
+    assert [lived(tmp_path, clock, 8.0, started=5.0) for _ in range(3)] == [inf, 8.0, 8.0]
 
 
 def candidate(*stages: tuple[int, float]) -> Candidate:
