@@ -102,15 +102,15 @@ class OutputLosses:
         seconds = one.finish.seconds(share, done)
         if self.life is None:
             return seconds
-        tasks, left = one.finish.on(share)[0].seconds, one.finish.needed(done)
-        work = sum(number * length for number, length in zip(left, tasks, strict=True))
-        made = sum(number * length * self._made_again(length) for number, length in zip(left, tasks, strict=True))
-        return seconds * made / work + OUTPUT_SECONDS * sum(left) / share.cpu if work else seconds
+        units = _units(one, share, done)
+        work = sum(unit.number * unit.seconds for unit in units)
+        made = sum(unit.number * unit.seconds * self._made_again(unit.lasts) for unit in units)
+        tasks = sum(one.finish.needed(done))
+        return seconds * made / work + OUTPUT_SECONDS * tasks / share.cpu if work else seconds
 
     def ends(self, one: Candidate, share: Resources, done: Done) -> bool:
         """True if each task that a plan has yet to do ends well within a life."""
-        tasks, left = one.finish.on(share)[0].seconds, one.finish.needed(done)
-        longest = max((length for number, length in zip(left, tasks, strict=True) if number), default=0.0)
+        longest = max((unit.lasts for unit in _units(one, share, done) if unit.number), default=0.0)
         return self.life is None or longest <= GOES_ON_PART * self.life
 
     def _made_again(self, seconds: float) -> float:
@@ -143,3 +143,33 @@ class OutputLosses:
         most = max(self.worth_losing, min(longest, default=0.0))
         pairs = zip(candidates, longest, strict=True)
         return [one.slower(part_lost(seconds, self.between)) for one, seconds in pairs if seconds <= most]
+
+
+@value
+class _Unit:
+    """Work that is lost as a whole with a process: `number` times `seconds` of a slot, each over `lasts` seconds."""
+
+    number: int
+    seconds: float
+    lasts: float
+
+
+def _units(one: Candidate, share: Resources, done: Done) -> list[_Unit]:
+    """The work that a plan has yet to do: its tasks. Those whose outputs serve no other process, since they depend on
+    what may come out differently, are one unit: they all run in the process that ends the query."""
+    seconds, left = one.finish.on(share)[0].seconds, one.finish.needed(done)
+    units, together = list[_Unit](), 0.0
+    for number, length, dependent in zip(left, seconds, _dependent(one), strict=True):
+        if dependent:
+            together += number * length
+        else:
+            units.append(_Unit(number, length, length))
+    return [*units, _Unit(1, together, together / share.cpu)] if together else units
+
+
+def _dependent(one: Candidate) -> list[bool]:
+    """By stage, whether its outputs depend on what may come out differently when it is run again."""
+    found: list[bool] = []
+    for stage, sources in zip(one.plan.stages, one.finish.sources, strict=True):
+        found.append(not stage.shareable or any(found[source] for source, _ in sources))
+    return found

@@ -181,11 +181,11 @@ def test_a_life_that_planned_for_most_of_its_time_says_nothing_of_tasks(
     assert [lived(tmp_path, clock, 8.0, started=5.0) for _ in range(3)] == [inf, 8.0, 8.0]
 
 
-def candidate(*stages: tuple[int, float]) -> Candidate:
+def candidate(*stages: tuple[int, float], shareable: bool = True) -> Candidate:
     """Stages with the number of their tasks and the seconds of each; the root follows them."""
     columns = (("x", "INTEGER"),)
     made = [
-        Stage(f"s{n}", "", (), columns, width, f"s{n}", estimate=Estimate(task_seconds=seconds))
+        Stage(f"s{n}", "", (), columns, width, f"s{n}", estimate=Estimate(task_seconds=seconds), shareable=shareable)
         for n, (width, seconds) in enumerate(stages)
     ]
     inputs = tuple(StageInput(one.id, one.id, "all") for one in made)
@@ -205,6 +205,16 @@ def test_the_plan_that_ends_first_depends_on_the_length_of_a_life() -> None:
     assert losses.first_to_end([whole, cut], slot, nearly_done) == 0, "what is done counts"
     assert losses.ends(whole, slot, Done()) and not OutputLosses(True, 30.0).ends(whole, slot, Done())
     assert OutputLosses(True, 30.0).ends(whole, slot, Done({"s0": 1}))
+
+
+def test_tasks_whose_outputs_serve_no_other_process_are_lost_together() -> None:
+    """As where sums of floats are compared: to cut them gains nothing, and each task has its cost."""
+    slot, nothing = Resources(1), [Done(), Done()]
+    whole, cut = candidate((1, 20.0), shareable=False), candidate((100, 0.21), shareable=False)
+    losses = OutputLosses(True, 30.0)
+    assert losses.first_to_end([whole, cut], slot, nothing) == 0
+    assert not losses.ends(cut, slot, Done()) and OutputLosses(True, 60.0).ends(cut, slot, Done())
+    assert losses.first_to_end([candidate((1, 20.0)), candidate((100, 0.21))], slot, nothing) == 1
 
 
 def test_tasks_that_took_longer_than_estimated_make_a_life_shorter() -> None:
