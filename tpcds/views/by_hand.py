@@ -114,7 +114,7 @@ class _Script:
         for one in WRITTEN:
             for statement in one.table(folder):
                 self._connection.execute(statement)
-        self._known = self._stamps()
+        self._known = self._now = self._stamps()
 
     def _stamps(self) -> dict[str, tuple[int, int, int]]:
         with os.scandir(self._folder) as entries:
@@ -123,10 +123,13 @@ class _Script:
 
     def find(self) -> Path:
         """The file that is new."""
-        now = self._stamps()
-        [path] = [path for path, stamp in now.items() if self._known.get(path) != stamp]
-        self._known = now
+        self._now = self._stamps()
+        [path] = [path for path, stamp in self._now.items() if self._known.get(path) != stamp]
         return Path(path)
+
+    def know(self) -> None:
+        """The files that `find` has seen are no longer new."""
+        self._known = self._now
 
     def add(self, one: Written, file: Path) -> None:
         """Bring its table up to date."""
@@ -162,13 +165,14 @@ def _costs(session: Session, script: _Script, landing: Landing, folder: Path) ->
     """The costs of one more day, by name of the view."""
     landing.land(changes=False)
     time.sleep(_SETTLED)
-    file = list[Path]()
-    find = cpu_seconds(lambda: file.append(script.find()))
+    file = script.find()  # the system knows the folder from now on, as it does when it is read next
+    find = cpu_seconds(script.find)
+    script.know()
     files = len(os.listdir(folder))
     found = {}
     for one in WRITTEN:
         refresh = cpu_seconds(partial(session.sql, f"REFRESH MATERIALIZED VIEW {one.name}"))
-        found[one.name] = Cost(refresh, cpu_seconds(partial(script.add, one, file[0])), find, files)
+        found[one.name] = Cost(refresh, cpu_seconds(partial(script.add, one, file)), find, files)
     return found
 
 
