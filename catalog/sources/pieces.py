@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import groupby, pairwise
-from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from qoop.catalog.sources.files import no_rows
@@ -260,6 +259,8 @@ def size_sql(sizes: Sequence[float]) -> str:
 
 def _are_alike(own: Sequence[Range]) -> bool:
     """True if the pieces are of one size, nearly."""
+    from statistics import fmean, pstdev  # few tables are read in pieces
+
     return pstdev(piece.rows for piece in own) <= _UNEQUAL * fmean(piece.rows for piece in own)
 
 

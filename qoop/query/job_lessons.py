@@ -16,7 +16,6 @@ from qoop.engine.events import Committed
 from qoop.engine.history import Record
 from qoop.engine.task import CheckpointKey, checkpoint_key
 from qoop.planner.estimate.observed import MISJUDGED, Observations
-from qoop.planner.estimate.reestimate import reestimated
 from qoop.planner.plan import Plan, Resources
 from qoop.query.duckdb_plans import DuckDBPlans
 from qoop.query.job import Planned
@@ -105,6 +104,8 @@ class JobLessons:
 
     def _learn_slowdown(self, plan: Plan, history: Sequence[Record], facts: Sequence[Committed]) -> None:
         """A job has run by one plan. facts: of its outputs."""
+        from qoop.planner.estimate.reestimate import reestimated  # few plans are of stages
+
         rows = outputs(plan, facts)
         corrected = reestimated(
             plan, Observations({stage.signature: rows[stage.id] for stage in plan.stages if stage.id in rows})

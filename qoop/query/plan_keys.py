@@ -18,8 +18,6 @@ import duckdb
 
 from qoop.catalog.duckdb_introspection import ask
 from qoop.catalog.table import Table
-from qoop.catalog.written import codec
-from qoop.planner import plan_json
 from qoop.planner.plan import Plan
 from qoop.query.statements.normal_text import NormalText, is_steady, normal_text
 
@@ -79,6 +77,9 @@ def _words(name: str) -> frozenset[str]:
 @cache
 def planner_version() -> str:
     """Digest of the code that makes and writes plans, of DuckDB's version and of its options where none is set."""
+    from qoop.catalog.written import codec  # a process that runs one short query needs no key
+    from qoop.planner import plan_json
+
     folder = Path(plan_json.__file__).parent
     sources = (path.read_bytes() for path in (*sorted(folder.rglob("*.py")), Path(codec.__file__)))
     code = blake2b(b"\0".join(sources), digest_size=16).hexdigest()

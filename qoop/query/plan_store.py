@@ -25,7 +25,7 @@ from dataclasses import field, replace
 from functools import cached_property
 from math import inf, log
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import ConfigError, PlanError
@@ -34,17 +34,18 @@ from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.table import Table
 from qoop.catalog.user_key import user_key
 from qoop.catalog.value import value
-from qoop.planner import plan_json
 from qoop.planner.collector import collector_waits
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.estimate.observed import MISJUDGED
 from qoop.planner.plan import Plan, Resources
 from qoop.planner.search.candidate import Alternatives, Candidate, Grid
-from qoop.planner.search.decisions import PlanDecision, decisions, recalled, replay
 from qoop.planner.sql.bind import Binder, Bound
 from qoop.query.config import Statistics
 from qoop.query.job import Prepared
 from qoop.query.plan_keys import FORMAT, Key, Kind, all_shared, key_of, may_be_kept, versions
+
+if TYPE_CHECKING:
+    from qoop.planner.search.decisions import PlanDecision
 
 _PER_STAGE, _PER_COLUMN, _PER_DECISION = 2_000, 150, 2_000
 _BEGUN = 4
@@ -176,6 +177,8 @@ class _Files:
         return entry
 
     def save(self, key: Key, entry: Entry) -> None:
+        from qoop.planner import plan_json  # as the modules below: a process that runs one short query stores no plan
+
         data = {
             "format": FORMAT, "key": key, "tables": dict(entry.tables), "plans": list(map(plan_json.dump, entry.plans)),
             "decisions": list(map(plan_json.write, entry.decisions)),
@@ -206,6 +209,9 @@ class _Files:
 
 
 def _entry(data: dict[str, Any]) -> Entry:
+    from qoop.planner import plan_json
+    from qoop.planner.search.decisions import PlanDecision
+
     tables = {str(name): str(version) for name, version in data["tables"].items()}
     decisions = tuple(plan_json.read(PlanDecision, item) for item in data["decisions"])
     plans = tuple(map(plan_json.load, data["plans"]))
@@ -296,6 +302,8 @@ class SessionPlans:
     @collector_waits()
     def alternatives(self, text: str, grid: Grid, prepare: Callable[[], Prepared]) -> Alternatives:
         """The plans of a text worth keeping: those of the store, else those of a search."""
+        from qoop.planner.search.decisions import decisions, replay
+
         key = self._key("alternatives", text, grid)
         stored = self._stored(key, grid)
         if stored is not None:
@@ -330,6 +338,8 @@ class SessionPlans:
         entry = self._find(key)
         if entry is None or entry.alternatives is not None:
             return None if entry is None else entry.alternatives
+        from qoop.planner.search.decisions import recalled
+
         found = recalled(zip(entry.plans, entry.decisions, strict=True), grid, self._cost)
         self._store.add(key, replace(entry, alternatives=found))
         return found

@@ -22,7 +22,6 @@ from qoop.catalog.sources.register import CSV, JSON, PARQUET
 from qoop.catalog.stores.objects import is_remote, without_options
 from qoop.catalog.value import changed
 from qoop.planner.sql.bind import Binder, Bound, at_present
-from qoop.query.bundle import TableOrigin, TableRef, references
 from qoop.query.plan_keys import named_tables, versions
 from qoop.query.plan_store import PlanStore
 from qoop.query.statements.definitions import Definitions
@@ -35,10 +34,14 @@ if TYPE_CHECKING:
     from qoop.catalog.functions.function import UserFunction
     from qoop.catalog.statistics.stats import TableStats
     from qoop.catalog.table import Table
+    from qoop.query.bundle import TableRef
     from qoop.query.isolation.text_isolation import TextIsolation
     from qoop.query.statements.databases.attached import Attached
     from qoop.query.statements.databases.passwords import PasswordFile
     from qoop.query.statements.settings import Settings
+
+_Place = tuple[Literal["source", "folder", "database"], str]
+"""The kind and the path of what a table was registered by."""
 
 _Arguments = ParamSpec("_Arguments")
 _Found = TypeVar("_Found")
@@ -77,7 +80,7 @@ class SessionTables:
         self._plan_store = plan_store
         self._locked = locked
         self._closed = False
-        self._places: dict[str, TableOrigin] = {}  # where tables came from, by name in lower case
+        self._places: dict[str, _Place] = {}  # where tables came from, by name in lower case
         self._named = _NamedTables({})
         self._passwords: dict[str, PasswordFile | None] = {}  # of attached databases, by name in lower case
         self.isolation: TextIsolation | None = None  # of texts that are not light; None: this process binds all
@@ -279,6 +282,8 @@ class SessionTables:
 
     def register_again(self, table: TableRef) -> None:
         """Register a table from its origin, if that is known."""
+        from qoop.query.bundle import TableOrigin  # few sessions read or write a bundle
+
         match table.place:
             case TableOrigin("source", path):
                 self.register(table.name, path)
@@ -344,7 +349,9 @@ class SessionTables:
 
     def references(self, tables: Mapping[str, Table]) -> tuple[TableRef, ...]:
         """References by which a later process finds the tables."""
-        return references(tables, self._places)
+        from qoop.query.bundle import TableOrigin, references
+
+        return references(tables, {name: TableOrigin(*place) for name, place in self._places.items()})
 
     def statistics(self, name: str) -> TableStats:
         """As `Session.statistics`."""
@@ -431,7 +438,7 @@ class SessionTables:
 
     # Inside
 
-    def _announce(self, *tables: Table, place: TableOrigin | None) -> None:
+    def _announce(self, *tables: Table, place: _Place | None) -> None:
         for table in tables:
             if place is not None:
                 self._places[table.name.lower()] = place
@@ -465,10 +472,10 @@ def weakly(method: Callable[_Arguments, _Found]) -> Callable[_Arguments, _Found]
     return call
 
 
-def _place(source: object) -> TableOrigin | None:
+def _place(source: object) -> _Place | None:
     return _at("source", source) if isinstance(source, str | os.PathLike) else None
 
 
-def _at(kind: Literal["source", "folder", "database"], path: str | os.PathLike[str]) -> TableOrigin:
+def _at(kind: Literal["source", "folder", "database"], path: str | os.PathLike[str]) -> _Place:
     text = os.fspath(path)
-    return TableOrigin(kind, text if is_remote(text) else os.path.abspath(os.path.expanduser(text)))
+    return kind, text if is_remote(text) else os.path.abspath(os.path.expanduser(text))

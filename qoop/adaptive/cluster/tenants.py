@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from statistics import fmean
 
 from qoop.adaptive.cluster.job_status import JobStatus, PastJob
 from qoop.catalog.value import value
@@ -50,5 +49,5 @@ def tenant_status(
         name, weight, running, len(active) - running,
         sum((status.share for status in active if status.share is not None), Resources()),
         sum((status.used for status in active), Resources()),
-        done, fmean(rhos) if rhos else None, cut, skipped,
+        done, sum(rhos) / len(rhos) if rhos else None, cut, skipped,
     )  # fmt: skip

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from math import expm1, inf, log2
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from qoop.adaptive.replanning.slowdown import (
     TRIAL_TRUST,
@@ -28,11 +28,12 @@ from qoop.engine.history import Coming, Remaining
 from qoop.engine.progress import Finished
 from qoop.engine.task import Content, content_of
 from qoop.planner.estimate.observed import Errors, Joined, Observations, Tables
-from qoop.planner.estimate.reestimate import observation_of, reestimated
 from qoop.planner.finish import NOTHING, Done
 from qoop.planner.plan import Plan, Resources, Stage, StageId, read_by
 from qoop.planner.search.candidate import Candidate
-from qoop.planner.search.reuse import FinishedStage, finished_stages, reuse
+
+if TYPE_CHECKING:
+    from qoop.planner.search.reuse import FinishedStage
 
 START, SHARE, MISSED, AGAIN = "start", "share", "missed", "again"
 """Kinds of causes: the other plans became known at the start, the share has changed, a share that was expected has not
@@ -111,7 +112,8 @@ class Option:
 
 def observed_errors(options: Iterable[Option], observed: Observations) -> Errors:
     """The errors in the number of joined rows that the plans have in common, which nothing was known of."""
-    from qoop.planner.estimate.join_errors import join_errors  # few jobs change plan
+    from qoop.planner.estimate.join_errors import join_errors  # as the modules below: few jobs change plan
+    from qoop.planner.estimate.reestimate import observation_of
 
     found: dict[Joined, float] = {}
     for option in options:
@@ -124,6 +126,8 @@ def observed_errors(options: Iterable[Option], observed: Observations) -> Errors
 
 def reestimate(option: Option, observed: Observations, memory: Mapping[Content, float]) -> Option:
     """The option with estimates put right by what was seen. memory: bytes that tasks of a content are known to need."""
+    from qoop.planner.estimate.reestimate import reestimated
+
     needed = {stage.id: memory[content] for stage, content, _ in option.stages if content in memory}
     first = option.as_planned
     own = {joined: error for joined, error in observed.errors.items() if joined.tables not in option.known}
@@ -214,6 +218,8 @@ def stages_back(old: Option, new: Option, finished: Finished) -> int:
 def useful(options: Sequence[Option], running: int) -> frozenset[Content]:
     """The outputs another plan than the running one could use, by containment and re-partitioning, too: the rest need
     not outlive its last reader."""
+    from qoop.planner.search.reuse import finished_stages
+
     own = options[running]
     stages = finished_stages(own.candidate.plan, [stage.id for stage, _, usable in own.stages if usable])
     others = [option for place, option in enumerate(options) if place != running]
@@ -222,6 +228,8 @@ def useful(options: Sequence[Option], running: int) -> frozenset[Content]:
 
 def complete(options: Sequence[Option], finished: Finished) -> tuple[FinishedStage, ...]:
     """The stages of any of the plans that are present as a whole."""
+    from qoop.planner.search.reuse import finished_stages
+
     found: dict[Content, FinishedStage] = {}
     for option in options:
         for stage, content, usable in option.stages:
@@ -233,6 +241,8 @@ def complete(options: Sequence[Option], finished: Finished) -> tuple[FinishedSta
 def served_by(option: Option, stages: Sequence[FinishedStage], done: Done) -> Option:
     """The option with whatever finished stages serve it, also where they hold more than it asks for or are cut
     otherwise (:mod:`~qoop.planner.search.reuse`)."""
+    from qoop.planner.search.reuse import reuse
+
     plan = reuse(option.candidate.plan, stages, done)
     if plan is option.candidate.plan:
         return option

@@ -11,7 +11,6 @@ Fitted to 28 runs of 14 long queries of TPC-DS at scale 10 on a crowded machine:
 from __future__ import annotations
 
 from math import exp, log, sqrt
-from statistics import NormalDist
 
 from qoop.catalog.value import value
 from qoop.engine.events import WorkObserved
@@ -27,8 +26,6 @@ _DOUBT, _LEAST_DOUBT = 1.1, 0.3
 nearly all is."""
 
 _FURTHEST = 4.0  # standard deviations, from which on the distribution is taken for exponential
-
-_NORMAL = NormalDist()
 
 
 @value
@@ -64,5 +61,8 @@ class EndSeconds:
         past = (log(self.spent) - self.mean) / self.deviation if self.spent > 0 else -10.0
         if past > _FURTHEST:
             return self.spent * exp(-log(1.0 - part) / past * self.deviation)
-        over = _NORMAL.cdf(past)
-        return exp(self.mean + self.deviation * _NORMAL.inv_cdf(over + part * (1.0 - over)))
+        from statistics import NormalDist  # as in `slowest`
+
+        normal = NormalDist()
+        over = normal.cdf(past)
+        return exp(self.mean + self.deviation * normal.inv_cdf(over + part * (1.0 - over)))

@@ -12,7 +12,6 @@ from qoop.catalog.value import value
 from qoop.engine.history import Coming, MemoryExhausted, MemoryRaised, Record, ShareReported, StageDone, expected
 from qoop.engine.notices import DeadlineReported
 from qoop.planner.estimate.observed import Observations
-from qoop.planner.estimate.reestimate import LEAST_ROW_SECONDS
 from qoop.planner.plan import Plan, Resources, StageId, table_read
 
 
@@ -130,6 +129,8 @@ def _unforeseen(plan: Plan, observed: Observations) -> str:
     if not known:
         tables = " and ".join(table_read(key) for key in observed.waits)
         return f"{tables} {'has' if len(observed.waits) == 1 else 'have'} to be waited for"
+    from qoop.planner.estimate.reestimate import LEAST_ROW_SECONDS
+
     key = max(known, key=lambda key: abs(log(observed.calls[key] / max(calls[key], LEAST_ROW_SECONDS))))
     times = f"{span(observed.calls[key] * 1e3)} for 1,000 rows where {span(calls[key] * 1e3)} were believed"
     return f"{key.partition('@')[0]} takes {times}"
