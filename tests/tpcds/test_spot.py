@@ -289,8 +289,10 @@ def test_a_hundred_planted_wrong_answers_are_found(benchmark_texts: None, tpcds_
     found = planted = 0
     with Judge(tpcds_small, threads=2) as judge:
         for text in texts().values():
+            if planted == 100:
+                break
             right = judge.answer(text)
-            if planted == 100 or right.num_rows < 2:
+            if right.num_rows < 2:
                 continue
             assert judge.compare(text, right) is None
             for mistake in MISTAKES:
