@@ -41,11 +41,19 @@ def _parts(word: str) -> list[str]:
     return re.split(r"[\s-]", word)
 
 
+def _begins(word: str) -> str:
+    """In small letters, a part of each text that has the term: most texts need not be searched for it."""
+    return _parts(word)[0].removesuffix("y").lower()
+
+
 def unused(found: Iterator[Term], paths: Iterator[Path] | None = None) -> list[str]:
     """The terms that stand in no text besides the glossary."""
     left = {term.word: pattern(term.word) for term in found}
     for path in paths or texts():
         if path != GLOSSARY:
             text = path.read_text()
-            left = {word: wanted for word, wanted in left.items() if not wanted.search(text)}
+            lowered = text.lower()
+            left = {
+                word: sought for word, sought in left.items() if _begins(word) not in lowered or not sought.search(text)
+            }
     return sorted(left)

@@ -68,7 +68,7 @@ def same(both: Both, text: str, values: list[object] | dict[str, object]) -> Non
     assert session.sql(text, values).fetchall() == expected != []
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(VALUES, st.sampled_from(AROUND), st.sampled_from(AROUND))
 def test_a_value_comes_back_as_it_was(both: Both, value: object, before: str, after: str) -> None:
     same(both, f"SELECT {before}, ? AS v, {after}, typeof($1)", [value])

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is read 
 
 
 def test_dashboards_are_answered_rightly_beside_bombs(tmp_path: Path) -> None:
-    report = perform(Mix(tmp_path, seconds=4.0, dashboards=4, bombers=6, memory=1_000_000_000))
+    report = perform(Mix(tmp_path, seconds=3.0, dashboards=4, bombers=6, memory=1_000_000_000))
     lines = "\n".join(report.lines())
     assert report.died is None and not report.left, lines
     assert report.right > 0 and report.bombs, lines

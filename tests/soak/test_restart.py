@@ -29,7 +29,7 @@ def test_jobs_of_three_protocols_go_on_after_the_server_was_killed(tmp_path: Pat
     data.mkdir()
     names = [f"user{number} {number}" for number in range(len(PROTOCOLS))]
     with duckdb.connect() as connection:
-        rows = "SELECT i % 6000 AS k, i AS v FROM range(300000) t(i)"
+        rows = "SELECT i % 10000 AS k, i AS v FROM range(300000) t(i)"
         connection.execute(f"COPY ({rows}) TO '{data}/big.parquet' (ROW_GROUP_SIZE 20000)")
         connection.execute(f"CREATE VIEW big AS FROM '{data}/big.parquet'")
         expected = {name: connection.sql(text(number)).to_arrow_table() for number, name in enumerate(names)}

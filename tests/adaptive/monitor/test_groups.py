@@ -152,6 +152,7 @@ with qoop.connect() as session:
 
 _READS_ITS_TABLE = """
 import sys
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import qoop
@@ -159,7 +160,7 @@ from qoop.adaptive.monitor.machine import Machine
 rows, file = 25_000_000, sys.argv[1]
 with pq.ParquetWriter(file, pa.schema({"i": pa.int64()}), compression="none", use_dictionary=False) as writer:
     for first in range(0, rows, 1_000_000):
-        writer.write_table(pa.table({"i": pa.array(range(first, first + 1_000_000), pa.int64())}))
+        writer.write_table(pa.table({"i": np.arange(first, first + 1_000_000)}))
 with qoop.connect() as session:
     session.register("t", file)
     before = session.available.memory

@@ -232,9 +232,9 @@ MANY_TASKS = " UNION ALL ".join(
 )
 
 
-@pytest.mark.parametrize("text", [MANY_TASKS, MANY_TASKS.replace("a.v + b.v", "a.v + b.v + 0 * second(now())")])
-def test_after_a_kill_the_next_server_goes_on_from_the_outputs(tmp_path: Path, text: str) -> None:
-    text = f"FROM ({text}) ORDER BY m, g"
+def test_after_a_kill_the_next_server_goes_on_from_the_outputs(tmp_path: Path) -> None:
+    """The outputs depend on the time at which the query was submitted."""
+    text = f"FROM ({MANY_TASKS.replace('a.v + b.v', 'a.v + b.v + 0 * second(now())')}) ORDER BY m, g"
     files_of_long(tmp_path, keys=6000)
     (tmp_path / "my.toml").write_text("slots = 2\nstaged = true\n")
     with serving(tmp_path) as (server, port, _):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from growing_soak import World, assert_alike, perform, schedule, world
 
-RUNS, MOST = 2, 50
+RUNS, MOST = 1, 50
 """Runs, and those after which all that is to happen surely has."""
 WANTED = ("editions", "switches of plan", "failures injected")
 

@@ -153,7 +153,7 @@ def test_the_target_ends_it_and_the_metric_may_be_a_column(session: qoop.Session
 
 def test_time_and_stop_end_it_with_what_was_found(session: qoop.Session) -> None:
     endless = {"metric": METRIC, "start": START, "direction": "minimize", "most": 1_000_000}
-    study = session.sweep(STEP, {"rate": RATES}, within="3s", **endless)
+    study = session.sweep(STEP, {"rate": RATES}, within="1.5s", **endless)
     assert study.wait(60) and study.why == "the time was over" and study.best_value < 30
     stopped = session.sweep(STEP, {"rate": qoop.log_uniform(0.001, 1)}, trials=3, **endless)
     next(iter(stopped.events()))
@@ -203,12 +203,12 @@ def test_a_refused_sweep_releases_its_prepared_rows(session: qoop.Session, monke
 
 def test_common_work_runs_once(points: Path, tmp_path: Path) -> None:
     step = "SELECT f.x - $rate * 2 * (f.x - p.mean) AS x FROM former f, prepared p"
-    options = {"metric": METRIC, "start": START, "direction": "minimize", "most": 6, "every": 2}
+    options = {"metric": METRIC, "start": START, "direction": "minimize", "most": 2}
     with qoop.connect(slots=2, memory="500MB", checkpoints=tmp_path) as session:
         session.register("points", points)
         for life in range(2):
             study = session.sweep(step, {"rate": RATES}, prepare="SELECT avg(v) AS mean FROM points", **options)
-            assert study.wait(60) and study.best_value == pytest.approx(by_duckdb(points, 0.3, 6)[1])
+            assert study.wait(60) and study.best_value == pytest.approx(by_duckdb(points, 0.3, 2)[1])
             jobs = [job for job in session.cluster.jobs() if "avg(v) AS mean FROM points" in job.text]
             ran = [any(isinstance(one, Succeeded) for one in job.news(0)) for job in jobs]
             assert ran == [True, False][: life + 1], "the second sweep finds the rows of the first"
