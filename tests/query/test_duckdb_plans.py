@@ -300,7 +300,7 @@ def test_a_process_that_starts_again_compares_plans_without_the_planner(
 def test_other_plans_of_a_query_that_has_run_are_searched_for_its_next_run(
     session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch, seconds: float, dear: bool
 ) -> None:
-    """Where the search takes much of a run, while no job runs. A plan that is known is left only if it is overdue, or
+    """If the search takes much of a run, while no job runs. A plan that is known is left only if it is overdue, or
     is long and has lost slots."""
     planning = session.planning
     session.alternatives("SELECT max(a) FROM t")  # loads the planner

@@ -1,4 +1,4 @@
-"""What a refresh costs next to the same change written by hand in DuckDB: the sums of a new file, and an upsert.
+"""The cost of a refresh next to the same change written by hand in DuckDB: the sums of a new file, and an upsert.
 
 The script by hand is given the name of the file, or has to find it: then it lists the folder and stamps each file, as
 a refresh does, since a file may have been replaced. It knows of no replaced, late and removed files, and of no changed

@@ -87,7 +87,7 @@ class Trial:
 
 
 _PROBES = 2
-"""The first trial has so many whole steps after its first early one; the first of these is slower, as it is planned."""
+"""Whole steps of the first trial after its first early one; the first of these is slower, as it is planned."""
 _PAYS = 2.0
 """Early steps pay where a whole one takes this many times their seconds: with them a sweep needs 0.9 to 3 times the
 steps. Logistic regression over 100,000 rows has 1.1 to 1.3, over 1,000,000 rows 2.8 to 4.4; k-means 11 to 32."""

@@ -56,7 +56,7 @@ def test_a_leaf_reads_the_columns_of_a_dimension_that_its_query_means(name: str,
 
 @pytest.fixture
 def stamped(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
-    """How often the stamp of each file is read, by inode."""
+    """The number of times that the stamp of each file is read, by inode."""
     found = Counter[int]()
 
     def counted(stat: os.stat_result) -> Stamp:
