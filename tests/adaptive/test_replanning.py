@@ -20,7 +20,7 @@ from qoop.session.session import Session
 
 Expected = Callable[[str], list[tuple[object, ...]]]
 
-ROWS = 4_000_000
+ROWS = 2_500_000
 LONG = "SELECT a.k % 1000 AS g, sum(a.v * b.v) AS s FROM facts a JOIN facts b ON a.k = b.k GROUP BY g ORDER BY g"
 MISJUDGED = """
     SELECT count(*) AS n, sum(s) AS t, max(k) AS m FROM (

@@ -33,13 +33,13 @@ from qoop.planner.packing import shrunk_to_fit
 from qoop.planner.plan import Resources, Stage
 
 MEMORY = 1_000_000_000
-ROWS = 60_000_000
+ROWS = 40_000_000
 NUMBERS = count(1)
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="children are limited on Linux alone")
 LONG = Stage(
     "whole", f"SELECT count(DISTINCT range % 1000)::BIGINT AS n FROM range({ROWS})", (), (("n", "BIGINT"),), 1, "whole"
 )
-"""A second of work, which DuckDB divides among threads."""
+"""Most of a second of work, which DuckDB divides among threads."""
 
 
 def elastic(cpu: float = 1, most: int = 2, memory: float = 200e6, locked: bool = False) -> TaskSpec:

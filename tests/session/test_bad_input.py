@@ -390,7 +390,7 @@ def test_checkpoints_of_a_killed_process_are_whole_or_absent(data: Path, tmp_pat
     with qoop.connect(slots=2, memory="500MB") as session:
         session.register_folder(data)
         expected = session.sql(text).fetchall()
-    for seconds in (0.0, 0.02, 0.1):  # after the first file is begun
+    for seconds in (0.0, 0.05):  # after the first file is begun
         process = subprocess.Popen([sys.executable, "-c", CHECKPOINTED, str(data), str(folder), text], text=True)
         known = set(folder.glob("*.arrow"))
         try:

@@ -49,6 +49,10 @@ class Sheet:
     def picture(self) -> Picture:
         """As files."""
         svg, png = io.BytesIO(), io.BytesIO()
+        engine = self._figure.get_layout_engine()
+        if engine is not None:
+            engine.execute(self._figure)
+            self._figure.set_layout_engine(None)  # for each of the files, it would be drawn and laid out twice again
         self._figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
         self._figure.savefig(png, format="png", dpi=144, metadata={"Software": None})
         return Picture(svg.getvalue(), png.getvalue())
