@@ -988,7 +988,7 @@ class AnyOrderOfIslands(AnyOrder):
     shapes = SHAPES[2:3]
 
 
-AnyOrderOfIslands.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+AnyOrderOfIslands.TestCase.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
 TestAnyOrderOfIslands = AnyOrderOfIslands.TestCase
-AnyOrder.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+AnyOrder.TestCase.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
 TestAnyOrder = AnyOrder.TestCase

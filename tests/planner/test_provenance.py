@@ -159,7 +159,7 @@ def without_exchanges(relation: Relation) -> Relation:
     )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(queries(), st.integers(), st.integers())
 def test_the_way_a_join_is_written_leaves_no_trace(
     database: duckdb.DuckDBPyConnection, query: Query, one: int, other: int
@@ -174,7 +174,7 @@ def test_the_way_a_join_is_written_leaves_no_trace(
 _ROWS_OF: dict[str, tuple[str, Counter[object]]] = {}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(queries(), st.integers())
 def test_one_signature_has_one_set_of_rows(database: duckdb.DuckDBPyConnection, query: Query, seed: int) -> None:
     relation, _ = written(query, seed)

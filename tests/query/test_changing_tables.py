@@ -23,7 +23,7 @@ TEXTS = (
     "SELECT 1", "SELECT * FROM t", "SELECT * FROM t, u", "SELECT count(*) AS n FROM t",
     "SELECT t.* FROM t JOIN u ON true", "SELECT u.a, max(t.a) AS m FROM t, u GROUP BY ALL",
 )  # fmt: skip
-ASKING, CHANGING, SECONDS, KEPT = 10, 2, 2.0, 4
+ASKING, CHANGING, SECONDS, KEPT = 10, 2, 1.0, 4
 
 Answer = tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]
 

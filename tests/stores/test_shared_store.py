@@ -477,7 +477,7 @@ def stopped(tmp_path: Path) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
         processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
         _, status = os.waitpid(processes[0].pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status)
-        time.sleep(1.0)  # its lease runs out
+        time.sleep(0.6)  # its lease of 0.5 s runs out
         return processes[0]
 
     yield begin

@@ -115,7 +115,7 @@ def test_a_click_is_not_lost_where_the_page_is_drawn_again_meanwhile(browser: Ch
             told = len(page.jobs["j2"]["decisions"])
             page.tell()
             tab.wait(f"qoopPage.view.decisions.length === {told}")
-            before = tab.run(f"new Promise((done) => setTimeout(() => done({drawn}), 300))")
+            before = tab.run(f"new Promise((done) => setTimeout(() => done({drawn}), 150))")
             tab.release(place)
             tab.wait("!!document.querySelector('dialog[open]')")
             tab.wait(f"{drawn} > {before}")  # what waited is drawn

@@ -253,7 +253,7 @@ def test_after_a_kill_the_next_server_goes_on_from_the_outputs(tmp_path: Path) -
 
 
 def test_sigterm_suspends_it_and_the_next_server_goes_on(tmp_path: Path) -> None:
-    files_of_long(tmp_path)
+    files_of_long(tmp_path, keys=4000)
     with serving(tmp_path) as (server, port, _):
         id = json.loads(asked(port, "POST", "/queries", LONG))["id"]
         until(lambda: json.loads(asked(port, "GET", f"/queries/{id}")).get("fraction", 0) > 0)
@@ -267,7 +267,7 @@ def test_sigterm_suspends_it_and_the_next_server_goes_on(tmp_path: Path) -> None
         rows = json.loads(asked(port, "GET", f"/queries/{id}/result"))
         server.send_signal(signal.SIGTERM)
         server.wait(60)
-    expected = answer_of_long()
+    expected = answer_of_long(keys=4000)
     assert rows and [(row["g"], row["n"]) for row in rows] == [(g, n) for g, n, _ in expected]
     assert [row["s"] for row in rows] == pytest.approx([s for *_, s in expected])
 
