@@ -83,6 +83,11 @@ class RunView:
         return frozenset(self._retries.exhausted)
 
     @property
+    def slowed(self) -> float:
+        """The factor by which other programs slow the tasks, as last reported."""
+        return self._slowed
+
+    @property
     def stuck(self) -> OutOfMemory | None:
         """The error that keeps the plan from its end; None if there is none."""
         if self._frontier is not None and not self.ending:

@@ -710,6 +710,16 @@ def test_one_interruption_of_duckdbs_plan_says_nothing_of_the_next() -> None:
     assert moves(handle) == "A" and bench.clock.now() == pytest.approx(15.1)
 
 
+@pytest.mark.parametrize("slowed", [1.0, 4.0])
+def test_the_first_look_at_duckdbs_plan_waits_for_what_others_slow_it_by(slowed: float) -> None:
+    """A second of a plan that has had a quarter of its CPUs is no reason for a search, which takes theirs, too."""
+    looks: list[float] = []
+    bench = Bench(2, script=taking(1.0, whole=100.0))
+    bench.backend.happen(WorkObserved(AttemptId(TaskId("job1", "all", 0), 1), None, slowed), 0.25)
+    bench.run(by_duckdb(0.1), quick_search=lambda seconds: looks.append(seconds) or ())
+    assert looks[0] == pytest.approx(slowed, abs=0.01) and len(looks) > 1
+
+
 # --- plans on trial ---------------------------------------------------------------------------------------------------
 
 STAGED = plan("part 40 0.36\nroot 1 0.6 part")  # on two slots 7.8 s

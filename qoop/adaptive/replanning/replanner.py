@@ -85,6 +85,7 @@ class Replanner:
         self._counted_on: Coming = ()  # those that the last decision counts on, and that have still to come
         self._losses = 0
         self._again = inf
+        self._first_look: float | None = None  # undisturbed seconds of DuckDB's plan until then
         self._tried = False
         self._chosen_at: float | None = None  # when the plan was that runs
         self._slots = adaptive.begin_with
@@ -127,7 +128,7 @@ class Replanner:
     def tick(self, now: float) -> Work | None:
         """Look at what is new; return a question to be answered, if it is time for one."""
         self._read_news(now)
-        if now >= self._again:
+        if now >= self._again and not self._puts_off(now):
             self._again = inf
             why = "DuckDB's plan has not ended" if self._by_duckdb else "the last decision was for a time only"
             why = TRIAL if self._on_trial else why
@@ -256,8 +257,21 @@ class Replanner:
             if self._adaptive.at_once or self._is_search_cheap(self._work_left(self._share)):
                 self._wait(Cause(START, "the alternatives became known", urgent=True), now)
             elif self._by_duckdb:
-                self._again = now + max(CHECK_AGAIN, 2.0 * self._work_left(self._share))
+                self._first_look = max(CHECK_AGAIN, 2.0 * self._work_left(self._share))
+                self._again = now + self._first_look
             self._again = min(self._again, self._check_trial(now))
+
+    def _puts_off(self, now: float) -> bool:
+        """Put the first look at DuckDB's plan off by the time that other programs have slowed it: the search for other
+        plans would take as much CPU time as the plan has had."""
+        seconds, self._first_look = self._first_look, None
+        if seconds is None or self._on_trial:
+            return False
+        later = self._run.began + seconds * self._run.slowed
+        if later <= now:
+            return False
+        self._first_look, self._again = seconds, later
+        return True
 
     def _is_search_cheap(self, left: float) -> bool:
         """True if the search for other plans takes little of the seconds that are left."""
