@@ -25,6 +25,9 @@ _EVERY, _PART = 0.25, 0.02
 _KEPT = 0.9
 """The part of what was counted until a look that counts as much as what is counted later."""
 
+_LITTLE = 0.05
+"""Seconds on a CPU that tell little: threads that wait for files, or a clock, wait for a CPU whenever they wake."""
+
 _TASKS = "/proc/self/task"
 
 
@@ -114,7 +117,7 @@ class ThreadTimes:
     @property
     def slowed(self) -> float:
         """The factor by which others on the CPUs slow this process."""
-        return 1.0 + self.waited / self.ran if self.ran > 0 else 1.0
+        return 1.0 + self.waited / (self.ran + _LITTLE) if self.ran > 0 else 1.0
 
     def ran_by(self, thread: int) -> float:
         """Seconds on a CPU that a thread has had in all, as last read."""

@@ -27,6 +27,9 @@ from qoop.planner.plan import Plan, Resources, Stage
 if TYPE_CHECKING:
     from qoop.engine.node_queues.ticket import JobLeft
 
+MOST_SLOWED = 4.0
+"""The factor by which others slow a task at most, as far as it counts: one that waits for files tells little of it."""
+
 
 class RunView:
     """The parts of a run, and what follows from them. Public attributes are for reading only.
@@ -84,8 +87,8 @@ class RunView:
 
     @property
     def slowed(self) -> float:
-        """The factor by which other programs slow the tasks, as last reported."""
-        return self._slowed
+        """The factor by which other programs slow the tasks, as last reported; at most `MOST_SLOWED`."""
+        return min(self._slowed, MOST_SLOWED)
 
     @property
     def stuck(self) -> OutOfMemory | None:

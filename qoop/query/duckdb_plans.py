@@ -205,7 +205,8 @@ class DuckDBPlans:
         return found if found is not None and self._key_of(found) == key else None
 
     def learn(self, bound: Bound, job: JobHandle) -> None:
-        """Store the measured seconds of a query: of DuckDB's plan or of stages, whichever the job ended with.
+        """Store the measured seconds of a query: of DuckDB's plan or of stages, whichever the job ended with, without
+        those by which other programs slowed it.
 
         A job whose tables have changed since has no effect.
         """
@@ -213,20 +214,22 @@ class DuckDBPlans:
         found = self._find(key := self._key(bound.text, named, bound.settings))
         if found is None or any(found.bound.tables.get(name) != known for name, known in bound.tables.items()):
             return
-        plans, history = job.plans(), job.history()
+        plans, history, slowed = job.plans(), job.history(), job.slowed
         whole, staged = whole_seconds(plans, history), _staged_seconds(plans, history)
         if staged is None:
             staged = _seconds_of_trial(plans, history)
         if staged is not None:
+            staged /= slowed
             least = staged if staged == inf else min(staged, found.staged_seconds or inf)
             found = replace(found, staged_seconds=least, staged_runs=found.staged_runs + 1)
         if whole is not None:
+            whole /= slowed
             if found.estimated and not found.runs:
                 self._slowdowns.append(whole / found.estimated)
             least = min(whole, found.seconds) if found.runs else whole
             found = changed(found.taking(least, "run"), runs=found.runs + 1)
         elif staged not in (None, inf) and not found.runs:
-            found = found.taking(max(found.seconds, GOES_ON * _seconds_until_left(plans, history)), "run")
+            found = found.taking(max(found.seconds, GOES_ON * _seconds_until_left(plans, history) / slowed), "run")
         self._keep(key, found)
 
     def _key_of(self, known: DuckDBPlan) -> _Key:

@@ -716,7 +716,7 @@ def test_the_first_look_at_duckdbs_plan_waits_for_what_others_slow_it_by(slowed:
     looks: list[float] = []
     bench = Bench(2, script=taking(1.0, whole=100.0))
     bench.backend.happen(WorkObserved(AttemptId(TaskId("job1", "all", 0), 1), None, slowed), 0.25)
-    bench.run(by_duckdb(0.1), quick_search=lambda seconds: looks.append(seconds) or ())
+    bench.run(by_duckdb(0.1), quick_search=lambda _: looks.append(bench.clock.now()) or ())
     assert looks[0] == pytest.approx(slowed, abs=0.01) and len(looks) > 1
 
 
@@ -734,6 +734,16 @@ def test_a_trial_of_stages_ends_where_duckdbs_plan_would_end_sooner(factor: floa
     handle = bench.run(STAGED, by_duckdb(10.0), at_once=True, known=Known(10.0, True))
     assert bench.clock.now() <= min(alone.clock.now(), 1.2 * 10.0 + 0.05)
     assert moves(handle) == ("A" if alone.clock.now() < 10.0 else "AB")
+
+
+@pytest.mark.parametrize("slowed", [1.0, 3.0])
+def test_a_trial_has_the_time_that_the_known_plan_takes_beside_other_programs(slowed: float) -> None:
+    """Stages take 7.8 s, and 23.4 beside programs that take two thirds of the CPUs; the known plan 9, and 27 there."""
+    bench = Bench(2, script=taking(slowed, whole=slowed))
+    for part in range(1, 60):
+        bench.backend.happen(WorkObserved(AttemptId(TaskId("job1", "part", 0), 1), None, slowed), 0.05 * part)
+    handle = bench.run(STAGED, by_duckdb(9.0), at_once=True, known=Known(9.0, True))
+    assert moves(handle) == "A"
 
 
 @pytest.mark.parametrize(("factor", "expected"), [(1.0, "A"), (1.25, "AB")])

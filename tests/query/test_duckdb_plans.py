@@ -510,7 +510,7 @@ def test_stages_that_a_query_goes_over_to_are_timed_from_then_on(
 ) -> None:
     job, went_over = gone_over(session, monkeypatch)
     [ended] = [one.at for one in job.history() if isinstance(one, Ended)]
-    assert known(session).staged_seconds == pytest.approx(ended - went_over)
+    assert known(session).staged_seconds == pytest.approx((ended - went_over) / job._handle.slowed)
     assert (known(session).runs, known(session).staged_runs) == (0, 1)
 
 
@@ -525,7 +525,7 @@ def test_a_plan_of_duckdbs_that_was_left_is_known_to_take_longer_than_it_had_run
     monkeypatch.setattr(memory, "_known", OrderedDict(little))
     one = known(session)
     assert (one.basis, one.runs) == ("run", 0)
-    assert one.seconds == pytest.approx(GOES_ON * (went_over - begun) / on_threads(1.0, 2.0))
+    assert one.seconds == pytest.approx(GOES_ON * (went_over - begun) / on_threads(1.0, 2.0) / job._handle.slowed)
 
 
 def test_stages_that_are_known_to_take_little_are_kept_to(session: qoop.Session) -> None:

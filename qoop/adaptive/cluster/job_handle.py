@@ -104,6 +104,11 @@ class JobHandle:
         return self._run.state
 
     @property
+    def slowed(self) -> float:
+        """The factor by which other programs slowed its tasks, as last reported; 1 for a short job."""
+        return self._run.slowed
+
+    @property
     def display_state(self) -> str:
         """The state for people: a job that has no plan yet is STARTING, one none of whose tasks has begun QUEUED, one
         that was suspended SUSPENDED."""

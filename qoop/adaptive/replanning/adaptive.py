@@ -23,7 +23,8 @@ def _at_all(_: float) -> None:
 
 @value
 class Known:
-    """The seconds that the best plan of a query took which has run, and whether it was DuckDB's own."""
+    """The seconds that the best plan of a query took which has run, but for those by which other programs slowed it,
+    and whether it was DuckDB's own."""
 
     seconds: float
     by_duckdb: bool
@@ -36,7 +37,8 @@ class Adaptive:
     find: makes the alternatives, given what is known better than when its statistics were collected. Called in
         the planner thread, at most once for the start and once for every time that no known plan is good; a pure
         function. at_once: it has them ready (a plan cache), so it is called at the start.
-    quick_search: called before that, in the planner thread, with the seconds that the job has run by DuckDB's plan.
+    quick_search: called before that, in the planner thread, with the seconds that the job has run by DuckDB's plan,
+        without those by which other programs slowed it.
         Makes the first plans to compare that with, all others only once there is a reason. Empty: none should come near
         it.
         None: all plans are to be compared at once.

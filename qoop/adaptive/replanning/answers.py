@@ -132,7 +132,9 @@ def answer(request: PlannerRequest) -> Answer:
     found = request.found or request.adaptive.at_once or search_seconds(launch) <= _worth_part(question) * left
     stays = Stay("too little is left to make other plans", question.remaining)
     first_plans = (
-        request.adaptive.quick_search(question.now) if found and _begins_with_few_plans(request, question) else None
+        request.adaptive.quick_search(question.now / question.finished.slowed)
+        if found and _begins_with_few_plans(request, question)
+        else None
     )
     if first_plans is not None and (not first_plans or START in question.causes):
         return _after_quick_search(request, question, first_plans, begun)

@@ -320,7 +320,7 @@ class Replanner:
         known = self._adaptive.known
         if known is None or not self._on_trial or self._chosen_at is None:
             return 0.0
-        return max(1e-9, (now - self._chosen_at) / max(known.seconds, 1e-9))
+        return max(1e-9, (now - self._chosen_at) / max(known.seconds * self._run.slowed, 1e-9))
 
     def _check_trial(self, now: float) -> float:
         """The time of the next look at a plan that is on trial; infinite: none is. One look is when it has taken as
@@ -328,8 +328,9 @@ class Replanner:
         known, trial = self._adaptive.known, self._trial(now)
         if known is None or not trial:
             return inf
-        pause = max(LEAST_TRIAL, known.seconds * max(TRIAL_PART, trial if trial < 1.0 else (trial - 1.0) / 2.0))
-        over = known.seconds * (1.0 - trial)
+        seconds = known.seconds * self._run.slowed
+        pause = max(LEAST_TRIAL, seconds * max(TRIAL_PART, trial if trial < 1.0 else (trial - 1.0) / 2.0))
+        over = seconds * (1.0 - trial)
         return now + (over if 0.0 < over < 1.5 * pause else pause)
 
     @property
