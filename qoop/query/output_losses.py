@@ -109,9 +109,13 @@ class OutputLosses:
         return seconds * made / work + OUTPUT_SECONDS * tasks / share.cpu if work else seconds
 
     def ends(self, one: Candidate, share: Resources, done: Done) -> bool:
-        """True if each task that a plan has yet to do ends well within a life."""
-        longest = max((unit.lasts for unit in _units(one, share, done) if unit.number), default=0.0)
-        return self.life is None or longest <= GOES_ON_PART * self.life
+        """True if each task that a plan has yet to do ends well within a life.
+
+        Those that are lost together count only before any output exists: to plan again takes part of a life, and would
+        not divide them.
+        """
+        units = [unit for unit in _units(one, share, done) if unit.number and not (unit.together and done.parts)]
+        return self.life is None or max((unit.lasts for unit in units), default=0.0) <= GOES_ON_PART * self.life
 
     def _made_again(self, seconds: float) -> float:
         """The number of times that a task of that length is begun until it ends, in the mean."""
@@ -147,11 +151,13 @@ class OutputLosses:
 
 @value
 class _Unit:
-    """Work that is lost as a whole with a process: `number` times `seconds` of a slot, each over `lasts` seconds."""
+    """Work that is lost as a whole with a process: `number` times `seconds` of a slot, each over `lasts` seconds.
+    together: it is that of several tasks."""
 
     number: int
     seconds: float
     lasts: float
+    together: bool = False
 
 
 def _units(one: Candidate, share: Resources, done: Done) -> list[_Unit]:
@@ -164,7 +170,7 @@ def _units(one: Candidate, share: Resources, done: Done) -> list[_Unit]:
             together += number * length
         else:
             units.append(_Unit(number, length, length))
-    return [*units, _Unit(1, together, together / share.cpu)] if together else units
+    return [*units, _Unit(1, together, together / share.cpu, together=True)] if together else units
 
 
 def _dependent(one: Candidate) -> list[bool]:

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 
@@ -182,12 +183,13 @@ def test_a_life_that_planned_for_most_of_its_time_says_nothing_of_tasks(
 
 
 def candidate(*stages: tuple[int, float], shareable: bool = True) -> Candidate:
-    """Stages with the number of their tasks and the seconds of each; the root follows them."""
+    """Stages with the number of their tasks and the seconds of each; the root follows them. shareable: the last one."""
     columns = (("x", "INTEGER"),)
     made = [
-        Stage(f"s{n}", "", (), columns, width, f"s{n}", estimate=Estimate(task_seconds=seconds), shareable=shareable)
+        Stage(f"s{n}", "", (), columns, width, f"s{n}", estimate=Estimate(task_seconds=seconds))
         for n, (width, seconds) in enumerate(stages)
     ]
+    made[-1] = replace(made[-1], shareable=shareable)
     inputs = tuple(StageInput(one.id, one.id, "all") for one in made)
     root = Stage("root", "", inputs, columns, 1, "root", estimate=Estimate(task_seconds=0.01))
     return Candidate(Plan((*made, root), columns), "")
@@ -215,6 +217,8 @@ def test_tasks_whose_outputs_serve_no_other_process_are_lost_together() -> None:
     assert losses.first_to_end([whole, cut], slot, nothing) == 0
     assert not losses.ends(cut, slot, Done()) and OutputLosses(True, 60.0).ends(cut, slot, Done())
     assert losses.first_to_end([candidate((1, 20.0)), candidate((100, 0.21))], slot, nothing) == 1
+    begun = candidate((2, 1.0), (1, 20.0), shareable=False)
+    assert not losses.ends(begun, slot, Done()) and losses.ends(begun, slot, Done({"s0": 1})), "no plan divides them"
 
 
 def test_tasks_that_took_longer_than_estimated_make_a_life_shorter() -> None:
