@@ -20,7 +20,7 @@ from waits import until
 import qoop
 from qoop.interfaces.detached import DetachedRun, detached_runs
 
-SLOW = "SELECT k % 7 AS k, sum(length(md5((v + range)::VARCHAR) || k)) AS n FROM facts, range(12) GROUP BY 1 ORDER BY 1"
+SLOW = "SELECT k % 7 AS k, sum(length(md5((v + range)::VARCHAR) || k)) AS n FROM facts, range(8) GROUP BY 1 ORDER BY 1"
 KERNEL = """
 import sys, time
 from IPython.core.interactiveshell import InteractiveShell
