@@ -70,6 +70,7 @@ def find_files(path: str, suffixes: tuple[str, ...]) -> Found:
 
 def _add_files_below(folder: str, suffixes: tuple[str, ...], found: dict[str, Stamp], hidden: list[str]) -> None:
     """Relative to an open folder a stamp costs less, since its path is not looked up again."""
+    before = os.path.join(folder, "")
     opened = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         with os.scandir(opened) as entries:
@@ -79,11 +80,11 @@ def _add_files_below(folder: str, suffixes: tuple[str, ...], found: dict[str, St
                     hidden.append(name)
                 elif (name.endswith(suffixes) or name.lower().endswith(suffixes)) and entry.is_file():
                     try:
-                        found[f"{folder}/{name}"] = stamp_of(entry.stat())
+                        found[before + name] = stamp_of(entry.stat())
                     except FileNotFoundError:  # it has gone since
                         continue
                 elif entry.is_dir(follow_symlinks=False):
-                    _add_files_below(f"{folder}/{name}", suffixes, found, [])
+                    _add_files_below(before + name, suffixes, found, [])
     finally:
         os.close(opened)
 

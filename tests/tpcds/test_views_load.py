@@ -54,7 +54,7 @@ def test_a_run_goes_on_from_its_results(
 def test_a_refresh_is_compared_with_the_same_change_by_hand(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["bench", "fresh", "--data", str(data), "--days", str(tmp_path / "days"), "--by-hand", "3"]
+    words = ["bench", "fresh", "--data", str(data), "--days", str(tmp_path / "days"), "--by-hand", "1"]
     assert main([*words, "--there", "0.5"]) == 0
     printed = capsys.readouterr().out
     assert printed.count("times that") == printed.count("the same rows") == 3
