@@ -55,6 +55,9 @@ TRIAL_PART = 0.5
 of its time: a trial that fails costs up to that time again. Of 20 trials over TPC-DS at scale 1, those below took less
 cpu, or as much, in all but two. Of those above, one of seven did."""
 
+SHORT_AGAIN = 0.1
+"""The same as `SHORT_SECONDS` for a query that has run: a search for its next run waits until no job runs."""
+
 SEARCHES_FROM = 30.0
 """Seconds that a process must be expected to last for its queries to change plan: a search takes up to a second."""
 
@@ -210,7 +213,8 @@ class QueryPlanning(PlanSearch):
         to survive the process: some may exist from an earlier run. A query whose last run was killed is not short.
         """
         seconds, grid = self._cost.on_threads(own.seconds, share.cpu), self._grid(share)
-        short = seconds <= SHORT_SECONDS and not self._earlier.did_not_end(own.bound.text) and not may_pair_rows(own)
+        least = min(SHORT_AGAIN, SHORT_SECONDS) if own.runs else SHORT_SECONDS
+        short = seconds <= least and not self._earlier.did_not_end(own.bound.text) and not may_pair_rows(own)
         plan = own.plan
         known = self._plans.kept(text, grid) if not short and self._plans.has_alternatives(text, grid) else ()
         if known and not self._earlier.losses.survive:
