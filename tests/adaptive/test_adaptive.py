@@ -738,7 +738,7 @@ def test_a_trial_of_stages_ends_where_duckdbs_plan_would_end_sooner(factor: floa
 
 @pytest.mark.parametrize("slowed", [1.0, 3.0])
 def test_a_trial_has_the_time_that_the_known_plan_takes_beside_other_programs(slowed: float) -> None:
-    """Stages take 7.8 s, and 23.4 beside programs that take two thirds of the CPUs; the known plan 9, and 27 there."""
+    """Stages take 7.8 s, and 23.4 next to programs that take two thirds of the CPUs; the known plan 9, and 27 there."""
     bench = Bench(2, script=taking(slowed, whole=slowed))
     for part in range(1, 60):
         bench.backend.happen(WorkObserved(AttemptId(TaskId("job1", "part", 0), 1), None, slowed), 0.05 * part)

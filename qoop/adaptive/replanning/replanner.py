@@ -85,7 +85,7 @@ class Replanner:
         self._counted_on: Coming = ()  # those that the last decision counts on, and that have still to come
         self._losses = 0
         self._again = inf
-        self._first_look: float | None = None  # undisturbed seconds of DuckDB's plan until then
+        self._first_check: float | None = None  # undisturbed seconds of DuckDB's plan until then
         self._tried = False
         self._chosen_at: float | None = None  # when the plan was that runs
         self._slots = adaptive.begin_with
@@ -257,20 +257,20 @@ class Replanner:
             if self._adaptive.at_once or self._is_search_cheap(self._work_left(self._share)):
                 self._wait(Cause(START, "the alternatives became known", urgent=True), now)
             elif self._by_duckdb:
-                self._first_look = max(CHECK_AGAIN, 2.0 * self._work_left(self._share))
-                self._again = now + self._first_look
+                self._first_check = max(CHECK_AGAIN, 2.0 * self._work_left(self._share))
+                self._again = now + self._first_check
             self._again = min(self._again, self._check_trial(now))
 
     def _puts_off(self, now: float) -> bool:
         """Put the first look at DuckDB's plan off by the time that other programs have slowed it: the search for other
         plans would take as much CPU time as the plan has had."""
-        seconds, self._first_look = self._first_look, None
+        seconds, self._first_check = self._first_check, None
         if seconds is None or self._on_trial:
             return False
         later = self._run.began + seconds * self._run.slowed
         if later <= now:
             return False
-        self._first_look, self._again = seconds, later
+        self._first_check, self._again = seconds, later
         return True
 
     def _is_search_cheap(self, left: float) -> bool:
