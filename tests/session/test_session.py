@@ -373,19 +373,24 @@ def test_duckdbs_own_word_for_ctrl_c_is_a_keyboard_interrupt() -> None:
 
 def test_ctrl_c_cancels_and_the_session_goes_on(tmp_path: Path) -> None:
     code = f"""
-import sys, time, threading, pyarrow as pa, qoop
+import threading, time, pyarrow as pa, qoop
+from qoop.engine.history import Started
 with qoop.connect(slots=2) as session:
     session.register("big", pa.table({{"i": range(1000000)}}))
-    session.explain({FOREVER!r})
+
+    def tell():
+        while not any(isinstance(one, Started) for job in session.cluster.jobs() for one in job.news(0)):
+            time.sleep(0.01)
+        print("it runs", flush=True)
+
+    threading.Thread(target=tell).start()
     try:
-        print("ready", flush=True)
         session.sql({FOREVER!r})
     except KeyboardInterrupt:
         print(session.sql("SELECT 7 AS x").fetchall(), flush=True)
 """
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None and process.stdout.readline() == "ready\n"
-    time.sleep(0.5)  # so that it most likely runs by then
+    assert process.stdout is not None and process.stdout.readline() == "it runs\n"
     os.kill(process.pid, signal.SIGINT)
     assert process.communicate(timeout=60)[0] == "[(7,)]\n"
     assert process.returncode == 0
