@@ -165,7 +165,7 @@ class AttemptRunner:
         if not least_seconds:
             self.processes.warm()
 
-    def let_short_go_first(self, went_behind: Callable[[], object]) -> None:
+    def let_short_go_first(self, went_behind: Callable[[int], object]) -> None:
         """An attempt in a thread that has worked for longer than short ones do goes behind others on the CPUs from now
         on. went_behind: called with its thread, which stays behind, so it ought to take no other attempt."""
         self._work_watch.urgent, self._work_watch.went_behind = URGENT, went_behind
