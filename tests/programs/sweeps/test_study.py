@@ -153,7 +153,9 @@ def test_the_target_ends_it_and_the_metric_may_be_a_column(session: qoop.Session
 
 def test_time_and_stop_end_it_with_what_was_found(session: qoop.Session) -> None:
     endless = {"metric": METRIC, "start": START, "direction": "minimize", "most": 1_000_000}
-    study = session.sweep(STEP, {"rate": RATES}, within="1.5s", **endless)
+    study = session.sweep(STEP, {"rate": RATES}, within="1h", **endless)
+    assert any(one.value < 30 for one in study.events()) and not study.why
+    study._begun -= 3600.0  # an hour is over
     assert study.wait(60) and study.why == "the time was over" and study.best_value < 30
     stopped = session.sweep(STEP, {"rate": qoop.log_uniform(0.001, 1)}, trials=3, **endless)
     next(iter(stopped.events()))
