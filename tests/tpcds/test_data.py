@@ -123,7 +123,7 @@ def test_an_interrupted_run_leaves_nothing_that_is_believed(tmp_path: Path, few_
 
 
 def test_progress_goes_up_to_the_end(made: Path, steps: list[Progress]) -> None:
-    assert len(steps) > 20 and [one.done for one in steps] == sorted(one.done for one in steps)
+    assert steps and [one.done for one in steps] == sorted(one.done for one in steps)
     assert steps[-1].done <= steps[-1].total
 
 
