@@ -13,8 +13,9 @@ _MODULES = (
     "pandas", "pyarrow.parquet", "sqlglot.dialects.duckdb",
     "qoop.catalog.statistics.earlier_version", "qoop.catalog.statistics.parquet_chunks",
     "qoop.engine.processes.isolated_kernel",
-    "qoop.planner.estimate.doubts", "qoop.planner.lock", "qoop.planner.options", "qoop.planner.planner",
-    "qoop.planner.sql.reading",
+    "qoop.planner.estimate.doubts", "qoop.planner.estimate.join_errors", "qoop.planner.estimate.reestimate",
+    "qoop.planner.lock", "qoop.planner.options", "qoop.planner.plan_json", "qoop.planner.planner",
+    "qoop.planner.search.decisions", "qoop.planner.search.reuse", "qoop.planner.sql.reading",
     "qoop.query.drawing.analysis", "qoop.query.drawing.explaining", "qoop.query.preparation", "qoop.query.quick_plans",
     "qoop.query.statements.listings", "qoop.session.explanations",
 )  # fmt: skip
