@@ -65,6 +65,7 @@ class Catalog:
     def opened(self, name: str, source: object, version: int | None = None) -> Table:
         """The same table, which the catalog does not know afterwards."""
         _check_name(name)
+        self._probe.check_open()
         if isinstance(source, str | os.PathLike):
             source = source_path(source)
         return open_source(self._probe, name, source, version)
@@ -76,6 +77,7 @@ class Catalog:
 
         is_selected: true for the names of tables to register; by default all. The tables of a bucket always are.
         """
+        self._probe.check_open()
         tables = open_folder(self._probe, source_path(directory), is_selected)
         self._add(*tables)
         return tables

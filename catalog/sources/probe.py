@@ -22,12 +22,16 @@ class Probe:
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._closed = False
 
+    def check_open(self) -> None:
+        """Raise CatalogError if it was closed."""
+        if self._closed:
+            raise CatalogError("the catalog was closed")
+
     @contextmanager
     def cursor(self, what: str) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection for one use. Errors of DuckDB become SourceErrors that name the place."""
         with self._lock:
-            if self._closed:
-                raise CatalogError("the catalog was closed")
+            self.check_open()
             if self._connection is None:
                 self._connection = open_duckdb()
             cursor = self._connection.cursor()

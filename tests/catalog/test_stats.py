@@ -409,6 +409,8 @@ def test_unknown_columns_and_closed_catalogs(file: Path, tmp_path: Path) -> None
     catalog.close()
     with pytest.raises(CatalogError, match="closed"):
         catalog.register("t", file)
+    with pytest.raises(CatalogError, match="closed"):
+        catalog.register_folder(file.parent)
 
 
 def test_scalars_in_sql_are_those_of_python() -> None:
