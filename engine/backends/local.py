@@ -428,11 +428,11 @@ class LocalBackend:
         while (attempt := self._next()) is not None:
             self._take_up(attempt)
             del attempt
-            with self._changed:
-                if threading.get_native_id() in self._behind:
-                    self._behind.remove(threading.get_native_id())
+            if (thread := threading.get_native_id()) in self._behind:
+                with self._changed:
+                    self._behind.remove(thread)
                     self._ready -= 1
-                    return
+                return
 
     def _next(self) -> LocalAttempt | None:
         """Wait for an attempt; None if this worker is to leave."""

@@ -292,8 +292,8 @@ class PlanSearch:
         searched = self._searched
         searched.add(text)
         search = partial(weakly(self._alternatives), text, grid, True, partial(weakly(self.prepare), text))
-        dear = search_seconds(own.plan) > SEARCH_PART * own.seconds or _PLANNER not in sys.modules
-        ask = self._background.ask_when_idle if dear else self._background.ask
+        is_costly = search_seconds(own.plan) > SEARCH_PART * own.seconds or _PLANNER not in sys.modules
+        ask = self._background.ask_when_idle if is_costly else self._background.ask
         ask(search, lambda _: searched.discard(text))  # its next run raises what is wrong
 
     def _are_behind(self, own: DuckDBPlan, share: Resources, run_for: float) -> bool:

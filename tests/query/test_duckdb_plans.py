@@ -296,9 +296,9 @@ def test_a_process_that_starts_again_compares_plans_without_the_planner(
     assert planned() == is_whole == (seconds < 1.0)
 
 
-@pytest.mark.parametrize(("seconds", "dear"), [(0.3, True), (60.0, False)])
+@pytest.mark.parametrize(("seconds", "is_costly"), [(0.3, True), (60.0, False)])
 def test_other_plans_of_a_query_that_has_run_are_searched_for_its_next_run(
-    session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch, seconds: float, dear: bool
+    session: qoop.Session, all_long: None, monkeypatch: pytest.MonkeyPatch, seconds: float, is_costly: bool
 ) -> None:
     """If the search takes much of a run, while no job runs. A plan that is known is left only if it is overdue, or
     is long and has lost slots."""
@@ -306,12 +306,12 @@ def test_other_plans_of_a_query_that_has_run_are_searched_for_its_next_run(
     session.alternatives("SELECT max(a) FROM t")  # loads the planner
     own = replace(planning._own(JOIN, 2).taking(2 * seconds, "run"), runs=1)
     monkeypatch.setattr(planning, "_own", lambda *_: own)
-    asked: list[bool] = []
-    monkeypatch.setattr(planning._background, "ask", lambda *_: asked.append(False))
-    monkeypatch.setattr(planning._background, "ask_when_idle", lambda *_: asked.append(True))
+    requests: list[bool] = []
+    monkeypatch.setattr(planning._background, "ask", lambda *_: requests.append(False))
+    monkeypatch.setattr(planning._background, "ask_when_idle", lambda *_: requests.append(True))
     adaptive = planning.plan(JOIN).adaptive
     assert adaptive is not None
-    assert adaptive.quick_search(seconds) == () == adaptive.quick_search(seconds) and asked == [dear]
+    assert adaptive.quick_search(seconds) == () == adaptive.quick_search(seconds) and requests == [is_costly]
     assert adaptive.quick_search(2 * GOES_ON * seconds) != (), "it is overdue"
     compared: list[float] = []
     quick_plans = planning._quick_plans
@@ -319,7 +319,7 @@ def test_other_plans_of_a_query_that_has_run_are_searched_for_its_next_run(
     adaptive.quick_search(seconds)
     session.resize(slots=1)
     adaptive.quick_search(seconds)
-    assert compared == ([] if dear else [1.0])
+    assert compared == ([] if is_costly else [1.0])
 
 
 def test_a_quick_search_is_for_the_slots_at_hand(session: qoop.Session, all_long: None) -> None:

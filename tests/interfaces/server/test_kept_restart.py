@@ -38,7 +38,7 @@ def serving(folder: Path) -> Iterator[tuple[subprocess.Popen[str], int, str]]:
             server.kill()
 
 
-def asked(port: int, method: str, path: str, body: str | None = None) -> str:
+def reply(port: int, method: str, path: str, body: str | None = None) -> str:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request(method, path, body)
     found = connection.getresponse().read().decode()
@@ -52,13 +52,13 @@ def test_after_a_kill_the_next_server_goes_on_from_the_outputs(tmp_path: Path) -
     files_of_long(tmp_path, keys=6000)
     (tmp_path / "my.toml").write_text("slots = 2\nstaged = true\n")
     with serving(tmp_path) as (server, port, _):
-        id = json.loads(asked(port, "POST", "/queries", text))["id"]
+        id = json.loads(reply(port, "POST", "/queries", text))["id"]
         until(lambda: len(list((tmp_path / "answers/checkpoints").glob("*.json"))) > 3)
         server.kill()
         assert server.wait(60) == -signal.SIGKILL
     with serving(tmp_path) as (server, port, _):
-        until(lambda: json.loads(asked(port, "GET", f"/queries/{id}"))["state"] == "done")
-        rows = json.loads(asked(port, "GET", f"/queries/{id}/result"))
+        until(lambda: json.loads(reply(port, "GET", f"/queries/{id}"))["state"] == "done")
+        rows = json.loads(reply(port, "GET", f"/queries/{id}/result"))
     expected = answer_of_long(text, keys=6000)
     assert len(rows) == 26 and [tuple(row.values())[:4] for row in rows] == [row[:4] for row in expected]
     assert [row["s"] for row in rows] == pytest.approx([s for *_, s in expected])
@@ -69,16 +69,16 @@ def test_after_a_kill_the_next_server_goes_on_from_the_outputs(tmp_path: Path) -
 def test_sigterm_suspends_it_and_the_next_server_goes_on(tmp_path: Path) -> None:
     files_of_long(tmp_path, keys=4000)
     with serving(tmp_path) as (server, port, _):
-        id = json.loads(asked(port, "POST", "/queries", LONG))["id"]
-        until(lambda: json.loads(asked(port, "GET", f"/queries/{id}")).get("fraction", 0) > 0)
+        id = json.loads(reply(port, "POST", "/queries", LONG))["id"]
+        until(lambda: json.loads(reply(port, "GET", f"/queries/{id}")).get("fraction", 0) > 0)
         server.send_signal(signal.SIGTERM)
         assert server.wait(60) == 0
         assert "1 queries are suspended" in server.stderr.read()  # type: ignore[union-attr]
     assert (tmp_path / "answers" / id / "bundle").is_dir()
     with serving(tmp_path) as (server, port, lines):
         assert "and goes on with 1 queries" in lines
-        until(lambda: json.loads(asked(port, "GET", f"/queries/{id}"))["state"] == "done")
-        rows = json.loads(asked(port, "GET", f"/queries/{id}/result"))
+        until(lambda: json.loads(reply(port, "GET", f"/queries/{id}"))["state"] == "done")
+        rows = json.loads(reply(port, "GET", f"/queries/{id}/result"))
         server.send_signal(signal.SIGTERM)
         server.wait(60)
     expected = answer_of_long(keys=4000)
@@ -90,14 +90,14 @@ def test_a_suspended_query_starts_again_where_its_tables_have_changed(tmp_path: 
     files_of_long(tmp_path)
     big = tmp_path / "data" / "big.parquet"
     with serving(tmp_path) as (server, port, _):
-        id = json.loads(asked(port, "POST", "/queries", LONG))["id"]
-        until(lambda: json.loads(asked(port, "GET", f"/queries/{id}")).get("fraction", 0) > 0)
+        id = json.loads(reply(port, "POST", "/queries", LONG))["id"]
+        until(lambda: json.loads(reply(port, "GET", f"/queries/{id}")).get("fraction", 0) > 0)
         server.send_signal(signal.SIGTERM)
         assert server.wait(60) == 0
     assert (tmp_path / "answers" / id / "bundle").is_dir()
     duckdb.execute(f"COPY (SELECT i % 9 AS k, i AS v FROM range(900) t(i)) TO '{big}'")
     with serving(tmp_path) as (server, port, _):
-        until(lambda: json.loads(asked(port, "GET", f"/queries/{id}"))["state"] == "done")
-        rows = json.loads(asked(port, "GET", f"/queries/{id}/result"))
+        until(lambda: json.loads(reply(port, "GET", f"/queries/{id}"))["state"] == "done")
+        rows = json.loads(reply(port, "GET", f"/queries/{id}/result"))
     expected = duckdb.execute(f"WITH big AS (FROM '{big}') {LONG}").fetchall()
     assert rows and [(row["g"], row["n"]) for row in rows] == [(g, n) for g, n, _ in expected]

@@ -10,7 +10,7 @@ from growing_soak import World, assert_alike, perform, schedule, world
 
 FIRST, MOST = (10, 1), 50
 """Runs in which, by the usual seed, all happens that is to, and a kill; and those after which it surely has."""
-WANTED = ("editions", "switches of plan", "failures injected")
+EXPECTED = ("editions", "switches of plan", "failures injected")
 
 
 @pytest.fixture(scope="module")
@@ -23,12 +23,12 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> World:
 def test_no_edition_is_wrong_or_lost_whatever_goes_wrong(known: World, seed: int) -> None:
     happened = Counter[str]()
     for number, place in enumerate(dict.fromkeys((*FIRST, *range(MOST)))):
-        if number >= len(FIRST) and all(happened[what] for what in WANTED):
+        if number >= len(FIRST) and all(happened[what] for what in EXPECTED):
             break
         print(f"make soak-growing SEED={seed} FIRST={place} RUNS=1")
         happened += perform(schedule(str(seed), place), known)
     print(happened)
-    for what in WANTED:
+    for what in EXPECTED:
         assert happened[what] > 0, f"nothing of that: {what}"
 
 
