@@ -48,9 +48,9 @@ class LifeRecord:
 
     process: the number of the last one. outputs: the names of all outputs of the plan. written: the file that the
     answer is about to be moved to; empty: there is no answer yet. inode: of that file; 0: of a table.
-    made: the number of outputs in the folder when the last life began. fruitless: lives in a row, the last ones, that ran
-    tasks for most of their time and have added none. planned: the seconds of a life that the plan was made for. started:
-    seconds until the last life ran tasks.
+    made: the number of outputs in the folder when the last life began. fruitless: lives in a row, the last ones, that
+    ran tasks for most of their time and have added none. planned: the seconds of a life that the plan was made for.
+    started: seconds until the last life ran tasks.
     """
 
     text: str
