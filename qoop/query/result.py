@@ -28,7 +28,7 @@ from qoop.catalog.errors import BindError, ConfigError, ExecutionError, PlanErro
 from qoop.catalog.interrupts import interruptible, interruptibly
 from qoop.catalog.lexer import quoted
 from qoop.engine.failures import is_fatal
-from qoop.query.drawing.value_text import texts
+from qoop.query.drawing.value_text import json_objects, texts
 
 if TYPE_CHECKING:
     import pandas
@@ -296,6 +296,8 @@ class Result:
         from qoop.query.writing import as_json
 
         names = _numbered(self.columns)
+        if len(self) <= _FEW and (rows := json_objects(names, self._raw.columns, self.types)) is not None:
+            return rows
         items = ", ".join(f"{quoted(name)} := {self._cast(index)}" for index, name in enumerate(names))
         return (as_json(str(row[0])) for row in self._fetch([f"to_json(struct_pack({items}))"]))
 

@@ -10,7 +10,10 @@ import pyarrow as pa
 import pytest
 
 from qoop.catalog.errors import ExecutionError, PlanError
+from qoop.catalog.lexer import quoted
+from qoop.query.drawing.value_text import json_objects
 from qoop.query.result import Result, _database
+from qoop.query.writing import as_json
 
 UUID = "('00000000-0000-0000-0000-00000000000' || i)::UUID"
 EVERY_TYPE = '''
@@ -177,6 +180,18 @@ def test_values_are_printed_as_duckdb_casts_them_to_text() -> None:
     for place, name in enumerate(result.columns):  # alone, since one that only DuckDB can write is next to the others
         alone = as_the_root_leaves_it(f'SELECT "{name}" FROM ({PRINTED})')
         assert list(alone.text_rows()) == [(row[place],) for row in expected], name
+
+
+def test_few_rows_are_the_json_that_duckdb_makes_of_them() -> None:
+    """Those that a DuckDB of the answers would have to make are the others, as of `PRINTED`."""
+    strange = 'SELECT chr(i::INT) AS text, exp(i - 60) AS d, i::DOUBLE AS whole, i AS "a ""name" FROM range(130) t(i)'
+    with duckdb.connect() as connection:
+        for text in (PRINTED, strange):
+            for name in connection.sql(text).columns:
+                one = f"SELECT {quoted(name)} FROM ({text})"
+                [*expected] = connection.execute(f"SELECT to_json(t)::VARCHAR FROM ({one}) t").fetchall()
+                assert list(as_the_root_leaves_it(one).json_rows()) == [as_json(row) for (row,) in expected], name
+    assert json_objects(("n",), as_the_root_leaves_it("SELECT 1 AS n").arrow().columns, ("INTEGER",)) is not None
 
 
 def test_few_rows_are_the_values_and_the_arrow_types_that_duckdb_gives_column_by_column() -> None:

@@ -31,7 +31,7 @@ from qoop.adaptive.cluster.granting.granter import Granter
 from qoop.adaptive.cluster.granting.tenant_limits import Owner
 from qoop.adaptive.cluster.job_handle import WAKE_SECONDS, JobHandle
 from qoop.adaptive.cluster.job_status import EndedJob, JobStatus
-from qoop.adaptive.cluster.job_table import JobTable, resolve
+from qoop.adaptive.cluster.job_table import Entrance, JobTable, resolve
 from qoop.adaptive.cluster.options import ClusterOptions
 from qoop.adaptive.cluster.past_jobs import PastJobs
 from qoop.adaptive.cluster.planner_requests import PlannerRequests
@@ -62,7 +62,7 @@ from qoop.adaptive.monitor.sleep import SleepMeter
 from qoop.adaptive.schedulers.base import Scheduler
 from qoop.adaptive.schedulers.max_min import MaxMin
 from qoop.adaptive.schedulers.reserving import Reserving
-from qoop.catalog.errors import ExecutionError, QoopError, SessionClosed
+from qoop.catalog.errors import QoopError, SessionClosed
 from qoop.catalog.forks import CreatorProcess
 from qoop.engine.backends.base import Backend
 from qoop.engine.clock import Clock, WallClock
@@ -104,6 +104,7 @@ class Cluster:
     ) -> None:
         self.creator_process = CreatorProcess()
         self._lock = threading.RLock()
+        self._entrance = Entrance(self.creator_process)
         self._backend = backend
         self._scheduler = scheduler or Reserving(MaxMin())
         self._clock = clock or WallClock()
@@ -133,9 +134,7 @@ class Cluster:
         self._mail: deque[Message] = deque()
         self._numbers = count(1)
         self._program_log = ProgramLog(options.program_kinds, self.post) if trace is not None else None
-        self._closing = False
         self._give_up_at: float | None = None
-        self._broken: ExecutionError | None = None
         self._late: QoopError | None = None
         if trace is not None:
             self._recorder.open(self._opened(options))
@@ -167,8 +166,9 @@ class Cluster:
         Raises SessionClosed after `close`, ExecutionError if the cluster's loop has failed, Overloaded if the queue is
         full.
         """
-        with self.lock:
-            self._table.check_queue(self._options.most_queued)
+        if self._table.admission is not None:  # the lock is the loop's, which a busy one takes again at once
+            with self.lock:
+                self._table.check_queue(self._options.most_queued)
         number = next(self._numbers)
         return self.enter(Submitted(f"job{number}", number, self._clock.now(), request))
 
@@ -187,8 +187,7 @@ class Cluster:
         """Start a job that has a name already. Raises as `submit` does."""
         most_memory = self._granter.limits.most_memory(message.request.terms)
         job = active_job(message, self, self._clock, self._driver, most_memory)
-        with self.lock:
-            self._check_open()
+        with self._entrance.opened():
             self._coming[message.job] = job
             self.post(message)
         return job.handle
@@ -205,7 +204,7 @@ class Cluster:
         self._post_open(message)
         while not futures.wait([message.done], WAKE_SECONDS).done:
             if self._thread is not None and not self._thread.is_alive():
-                self._check_open()
+                self._entrance.check()
         message.done.result()
 
     def expect(self, course: Sequence[tuple[float, float]]) -> None:
@@ -217,17 +216,10 @@ class Cluster:
 
     def _post_open(self, message: Message) -> None:
         """Post a message to a cluster that is open; without a thread it is opened at once."""
-        with self.lock:
-            self._check_open()
+        with self._entrance.opened():
             self.post(message)
         if self._thread is None:
             self.step(0.0)
-
-    def _check_open(self) -> None:
-        if self._broken is not None:
-            raise ExecutionError(str(self._broken)) from self._broken
-        if self._closing:
-            raise SessionClosed("the session was closed")
 
     def limit(self, owner: Owner, slots: float = math.inf, memory: float = math.inf) -> None:
         """Let all jobs of a tenant, or a user, together hold that many slots, and bytes of memory, at most; infinite:
@@ -259,9 +251,7 @@ class Cluster:
         Raises, once all that is done, what the backend had still to report: DiskFull, for an output that was to
         be durable and is not.
         """
-        with self.lock:
-            first, self._closing = not self._closing, True
-        if first:
+        if self._entrance.close():
             self.post(CloseRequested())
             if self._thread is None:
                 self._loop()
@@ -479,7 +469,7 @@ class Cluster:
                 self._table.abandon(SessionClosed("the session was closed"))
 
     def _over(self) -> bool:
-        if not self._closing or self._mail:
+        if not self._entrance.closed or self._mail:
             return False
         late = self._give_up_at is not None and self._clock.now() >= self._give_up_at
         return late or not self._jobs
@@ -493,8 +483,7 @@ class Cluster:
 
     def _fail_all(self, cause: BaseException) -> None:
         """The loop cannot go on: no job may wait for ever."""
+        broken = self._entrance.fail(cause)
         with self.lock:
-            self._broken = ExecutionError(f"the engine's loop failed: {type(cause).__name__}: {cause}")
-            self._broken.__cause__ = cause
             self._driver.stop_all()
-            self._table.abandon(self._broken)
+            self._table.abandon(broken)

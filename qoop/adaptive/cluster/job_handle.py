@@ -302,9 +302,10 @@ class JobHandle:
         return self.news(0)
 
     def news(self, since: int) -> list[Record]:
-        """The events after the first `since`."""
-        with self._cluster.lock:
-            return self._run.history[since:]
+        """The events after the first `since`. The list only grows, and is copied in one step of Python: under the lock,
+        which the loop of a busy cluster takes again at once, a copy waited for 0.07 s next to ten bombs."""
+        self.check()
+        return self._run.history[since:]
 
     @property
     def submitted(self) -> float:
@@ -322,9 +323,9 @@ class JobHandle:
             return self._plans.known
 
     def plans(self) -> tuple[Plan, ...]:
-        """The plans it has run, in order."""
-        with self._cluster.lock:
-            return tuple(self._run.plans)
+        """The plans it has run, in order; without the lock, as `news`."""
+        self.check()
+        return tuple(self._run.plans)
 
     def reconsider(self, why: str = "it was asked for") -> None:
         """Have the choice of the plan thought over now. Does nothing if the job may not change plan."""
