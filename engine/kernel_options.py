@@ -14,6 +14,7 @@ from qoop.planner.plan import Resources, Stage
 # Law: the plan costed is the plan run. DuckDB takes every Arrow input for one row and would re-order by that.
 _AS_PLANNED = "join_order,build_side_probe_side"
 _PUSHES_INTO_ARROW = duckdb.__version__.startswith("1.")
+_STEP_BITS = 7  # that a limit of memory has
 _AHEAD = 32 << 20  # bytes that DuckDB makes before they are read; they count as its memory
 
 
@@ -59,7 +60,22 @@ def _threads(resources: Resources, most: int) -> dict[str, object]:
 
 
 def _memory_limit(resources: Resources) -> dict[str, object]:
-    return {"memory_limit": f"{int(resources.memory)}B"} if resources.memory > 0 else {}
+    return {"memory_limit": f"{whole_steps(int(resources.memory))}B"} if resources.memory > 0 else {}
+
+
+def whole_steps(memory: int) -> int:
+    """At most that many bytes, and at least 63/64 of them: a multiple of a power of two.
+
+    Each answer that is kept takes a few KB off what tasks may use. To give DuckDB another limit takes 2 to 9 ms, in
+    which it returns all free memory to the system: the next query has to be given it again.
+
+    >>> whole_steps(4_499_997_987) == whole_steps(4_499_988_583) == 67 << 26
+    True
+    >>> whole_steps(100)
+    100
+    """
+    step = 1 << max(0, memory.bit_length() - _STEP_BITS)
+    return memory // step * step
 
 
 _READS_FILES = re.compile(r"parquet|read_|scan", re.I)
