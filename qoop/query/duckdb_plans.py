@@ -1,5 +1,5 @@
-"""DuckDB's own plans of a session's queries: made at once from the footers of files, and stored with their measuredy
-took.
+"""DuckDB's own plans of a session's queries: made at once from the footers of files, and stored with their measured
+seconds.
 
 text ──bind by DuckDB──> Bound ──rows and columns of its tables──> seconds ──> plan of one stage
 """

@@ -720,6 +720,18 @@ def test_the_first_look_at_duckdbs_plan_waits_for_what_others_slow_it_by(slowed:
     assert looks[0] == pytest.approx(slowed, abs=0.01) and len(looks) > 1
 
 
+@pytest.mark.parametrize(("seconds", "slowed", "looked"), [(0.19, 1.0, False), (0.3, 1.0, True), (0.6, 4.0, False)])
+def test_a_query_that_ends_before_the_first_look_pays_for_no_search(
+    seconds: float, slowed: float, looked: bool
+) -> None:
+    looks: list[float] = []
+    bench = Bench(2, script=taking(1.0))
+    bench.backend.happen(WorkObserved(AttemptId(TaskId("job1", "all", 0), 1), None, slowed), 0.05)
+    search = lambda _: looks.append(bench.clock.now()) or ()  # noqa: E731
+    bench.run(by_duckdb(seconds), at_once=True, search_after=0.2, quick_search=search)
+    assert looks == ([pytest.approx(0.2, abs=0.01)] if looked else [])
+
+
 # --- plans on trial ---------------------------------------------------------------------------------------------------
 
 STAGED = plan("part 40 0.36\nroot 1 0.6 part")  # on two slots 7.8 s

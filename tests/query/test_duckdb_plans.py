@@ -130,8 +130,9 @@ FROM t JOIN t AS u ON t.b = u.b WHERE u.a < 2000 GROUP BY k ORDER BY k
 
 @pytest.fixture
 def all_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No query counts as short."""
+    """No query counts as short, and others are searched for from the start."""
     monkeypatch.setattr("qoop.query.planning.SHORT_SECONDS", 0.0)
+    monkeypatch.setattr("qoop.query.planning.SEARCH_AFTER", 0.0)
 
 
 def decide_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,7 @@ class Adaptive:
         it.
         None: all plans are to be compared at once.
     available: the share that the plan was made for.
+    search_after: seconds of undisturbed work by DuckDB's plan after which `quick_search` is called, if `at_once`.
     begin_with: slots that are taken at most until the first decision, where that decides on slots, too; None: all.
     known: a plan that has run; while the job runs by one of the other kind, that is a trial, which ends when it should
     take longer.
@@ -56,3 +57,4 @@ class Adaptive:
     begin_with: float | None = None
     quick_search: QuickSearch = _at_all
     known: Known | None = None
+    search_after: float = 0.0

@@ -49,6 +49,7 @@ TRIAL_PART, LEAST_TRIAL = 0.1, 0.03
 Each time as long again, so there are few looks however long it takes."""
 
 TRIAL = "a plan is on trial"
+_AT_START = Cause(START, "the alternatives became known", urgent=True)
 
 
 class Replanner:
@@ -86,6 +87,7 @@ class Replanner:
         self._losses = 0
         self._again = inf
         self._first_check: float | None = None  # undisturbed seconds of DuckDB's plan until then
+        self._search_put_off = False  # the search that was put off until then
         self._tried = False
         self._chosen_at: float | None = None  # when the plan was that runs
         self._slots = adaptive.begin_with
@@ -130,9 +132,7 @@ class Replanner:
         self._read_news(now)
         if now >= self._again and not self._puts_off(now):
             self._again = inf
-            why = "DuckDB's plan has not ended" if self._by_duckdb else "the last decision was for a time only"
-            why = TRIAL if self._on_trial else why
-            self._wait(Cause(AGAIN, why, urgent=True), now)
+            self._wait(self._cause_of_time(), now)
         if now >= self._late_at:
             self._check_lateness(now)
         due = self.due
@@ -254,12 +254,20 @@ class Replanner:
         if not self._begun and self._run.plans and self._share is not None:
             self._begun = True
             self._chosen_at = now
-            if self._adaptive.at_once or self._is_search_cheap(self._work_left(self._share)):
-                self._wait(Cause(START, "the alternatives became known", urgent=True), now)
+            at_once = self._adaptive.at_once or self._is_search_cheap(self._work_left(self._share))
+            if at_once and not (self._by_duckdb and self._adaptive.search_after):
+                self._wait(_AT_START, now)
             elif self._by_duckdb:
-                self._first_check = max(CHECK_AGAIN, 2.0 * self._work_left(self._share))
-                self._again = now + self._first_check
+                first = self._adaptive.search_after if at_once else max(CHECK_AGAIN, 2.0 * self._work_left(self._share))
+                self._first_check, self._again, self._search_put_off = first, now + first, at_once
             self._again = min(self._again, self._check_trial(now))
+
+    def _cause_of_time(self) -> Cause:
+        """The reason to decide that lies in the time alone."""
+        if self._search_put_off:
+            return _AT_START
+        why = "DuckDB's plan has not ended" if self._by_duckdb else "the last decision was for a time only"
+        return Cause(AGAIN, TRIAL if self._on_trial else why, urgent=True)
 
     def _puts_off(self, now: float) -> bool:
         """Put the first look at DuckDB's plan off by the time that other programs have slowed it: the search for other
@@ -350,7 +358,7 @@ class Replanner:
         return sum(stage.width * stage.estimate.task_seconds for stage in stages) / max(1.0, share.cpu)
 
     def _request(self, now: float) -> Work:
-        self._requested, self._waiting = tuple(self._waiting.values()), {}
+        self._requested, self._waiting, self._search_put_off = tuple(self._waiting.values()), {}, False
         since = now - self._run.began
         assert self._share is not None
         question = DecisionInput(

@@ -24,6 +24,7 @@ FROM t JOIN t AS u ON t.b = u.b WHERE u.a < 200000 GROUP BY k ORDER BY k
 def believed_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """By statistics DuckDB's own plan, with which a query begins, takes so long that another is better."""
     monkeypatch.setattr("qoop.query.planning.SHORT_SECONDS", 0.0)
+    monkeypatch.setattr("qoop.query.planning.SEARCH_AFTER", 0.0)
     monkeypatch.setattr(Planning, "duckdb_seconds", lambda *_: 1000.0)
 
 

@@ -108,7 +108,7 @@ class TraceCodec:
         available, triggers = self._codec.write(value.available), self._codec.write(value.triggers)
         return {
             "available": available, "at_once": value.at_once, "policy": policy, "triggers": triggers,
-            "begin_with": value.begin_with,
+            "begin_with": value.begin_with, "search_after": value.search_after,
         }  # fmt: skip
 
     def _write_policy(self, policy: Policy) -> Any:
@@ -136,6 +136,7 @@ class TraceCodec:
             self._read_policy(policy),
             self._codec.read(Triggers, data["triggers"]),
             data.get("begin_with"),
+            search_after=data.get("search_after", 0.0),
         )
 
 
