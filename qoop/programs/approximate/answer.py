@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from math import inf, isinf
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -312,6 +313,8 @@ class GrowingAnswer:
         rows, groups = self._totals.answer(interim)
         shown = None if groups is None else Shown(groups[groups >= 0], growth.chosen)
         found = interim_intervals(growth.bounded, self._totals, schedule, interim.drawn, self._options.target, shown)
+        if self._totals.lacks(rows, groups):
+            found = replace(found, worst=None)
         bounded = self._totals.bounded(rows, groups, found, interim.share)
         return found, self._edition(number, bounded, found)
 

@@ -48,6 +48,8 @@ def _lines(plan: RoundPlan) -> list[str]:
         lines += [f"{why.format(', '.join(some))}"] if some else []
     if growth.is_of_values:
         lines.append("The last round is the query itself, as distinct counts and quantiles of pieces do not add up.")
+    elif growth.ends_as_query:
+        lines.append("The last round is the query itself, as the squares of large values do not add up exactly.")
     elif isinstance(plan.cut, Buckets):
         lines.append("The last round is the query itself.")
     elif plan.cut.in_row_groups:

@@ -39,9 +39,9 @@ class Whole:
 
 
 def may_run_whole(growth: Growth, cut: Cut | Buckets) -> bool:
-    """True if the last round is, or may be, the query itself: where figures do not add up, with row groups, and with
-    buckets, for which all rows are read in any case."""
-    return growth.is_of_values or not cut.rest_is_less
+    """True if the last round is, or may be, the query itself: where figures do not add up exactly, with row groups,
+    and with buckets, for which all rows are read in any case."""
+    return growth.ends_as_query or not cut.rest_is_less
 
 
 def is_taken_over(
@@ -52,7 +52,7 @@ def is_taken_over(
     before: the seconds of each interim edition."""
     if not may_run_whole(growth, cut):
         return True
-    if growth.is_of_values or isinstance(cut, Buckets):
+    if growth.ends_as_query or isinstance(cut, Buckets):
         return False
     rows = cut.of(left).rows
     share = 1 - rows / cut.table.rows

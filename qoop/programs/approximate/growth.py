@@ -133,6 +133,12 @@ class Growth:
         return any(one.merged_by == "values" for one in self.measures)
 
     @property
+    def ends_as_query(self) -> bool:
+        """True if the last round is the query itself: some aggregate does not merge, or its sums would cancel, as those
+        of the squares of values far from 0 do."""
+        return self.is_of_values or any(term.z is not None for term in self.terms)
+
+    @property
     def bounded(self) -> tuple[Figure, ...]:
         """The figures whose intervals are shown."""
         shown = {place for place, _ in self.shown.values()}

@@ -14,6 +14,8 @@ from qoop.programs.approximate.estimators import order
 from qoop.programs.approximate.estimators.distinct import Incidence
 from qoop.programs.approximate.estimators.moments import Moments, PairMoments
 from qoop.programs.approximate.estimators.order import Sample
+from qoop.programs.approximate.estimators.variance import LOST
+from qoop.programs.approximate.growth import UNBOUNDED
 from qoop.query.statements.settings import Settings, opened
 
 if TYPE_CHECKING:
@@ -191,10 +193,22 @@ class Totals:
         for place, (figure, _) in self._growth.shown.items():
             assert groups is not None
             for side in (found.low[figure], found.high[figure]):
-                bounds = np.append(side, np.nan)[groups]
+                unknown = np.asarray(rows.column(place).is_null())
+                bounds = np.where(unknown, np.nan, np.append(side, np.nan)[groups])
                 number = self._is_number(self._growth.columns[place][1])
                 ends.append(pa.array(bounds, pa.float64(), from_pandas=True) if number else nothing)
         return self._in_order(rows, ends, share)
+
+    def lacks(self, rows: pa.Table, groups: np.ndarray | None) -> bool:
+        """True if an estimate that could have an interval is NULL in the row of a group: nothing was read to make it
+        of."""
+        import numpy as np
+
+        if groups is None:
+            return False
+        bounded = {figure.place for figure in self._growth.figures if figure.kind not in UNBOUNDED}
+        places = [place for place, (figure, _) in self._growth.shown.items() if figure in bounded]
+        return any(bool((np.asarray(rows.column(place).is_null()) & (groups >= 0)).any()) for place in places)
 
     def _estimates(self, interim: Interim) -> dict[str, np.ndarray]:
         """The estimates of the terms that do not merge, as columns ``d0`` …"""
@@ -281,9 +295,12 @@ _GROUP = "qoop_group"
 
 
 def spread_sql(term: Term) -> str:
-    """A variance or deviation of the rows that were read, as an estimate of that of all rows."""
-    rows = f"nullif({f't{term.x} - 1' if term.op.endswith('samp') else f't{term.x}'}, 0)"
-    found = f"(greatest(t{term.y} - t{term.z}::DOUBLE ** 2 / nullif(t{term.x}, 0), 0) / {rows})"
+    """A variance or deviation of the rows that were read, as an estimate of that of all rows; NULL where the difference
+    of its sums is lost in their rounding."""
+    q, n = f"t{term.y}", f"t{term.x}"
+    spread = f"({q} - t{term.z}::DOUBLE ** 2 / {n})"
+    rows = f"nullif({n} - 1, 0)" if term.op.endswith("samp") else n
+    found = f"(CASE WHEN {n} > 0 AND {spread} > {q} * {n} * {LOST!r} THEN {spread} / {rows} END)"
     return f"sqrt{found}" if term.op.startswith("stddev") else found
 
 

@@ -22,7 +22,7 @@ GROUPS, EACH = 60, 100_000
 class Growth:
     """As much of a growth as the choice goes by."""
 
-    is_of_values = False
+    ends_as_query = False
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_a_long_query_reuses_the_pieces_of_interim_editions(pieces: Cut) -> None
     assert is_taken_over(growth, pieces, left, long, [0.5])
     assert not is_taken_over(growth, pieces, left, short, [0.01]), "it saves less than the stretches cost"
     assert not is_taken_over(growth, pieces, left, long, [0.9]), "whole tables take less than interim editions indicate"
-    growth.is_of_values = True
+    growth.ends_as_query = True
     assert not is_taken_over(growth, pieces, left, long, [0.5])
 
 

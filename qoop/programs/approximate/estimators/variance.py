@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from qoop.programs.approximate.estimators.moments import Moments, PairMoments
 
 
+LOST = 100 * 2.0**-52
+"""The part of the squares, for each row, that the variance must exceed: a sum of n squares may err by n roundings, and
+a difference of sums has no more digits than they leave."""
+
+
 @value
 class Powers:
     """The moments of squares q, values s and numbers n of the rows of pieces, by group. qsn: the sums of their
@@ -33,7 +38,7 @@ class Powers:
     qsn: np.ndarray
 
     def estimate(self, of_sample: bool) -> np.ndarray:
-        """The variance of the rows. of_sample: divided by one less than their number.
+        """The variance of the rows; NaN where rounding may change it. of_sample: divided by one less than their number.
 
         >>> import numpy as np
         >>> from qoop.programs.approximate.estimators.moments import Moments, PairMoments
@@ -45,7 +50,8 @@ class Powers:
         import numpy as np
 
         rows = self.n.sums
-        spread = np.maximum(self.q.sums - self.s.sums**2 / rows, 0.0)
+        spread = self.q.sums - self.s.sums**2 / rows
+        spread = np.where(spread > self.q.sums * rows * LOST, spread, np.nan)
         return spread / (rows - 1 if of_sample else rows)  # type: ignore[no-any-return]
 
     def _form(self) -> tuple[np.ndarray, np.ndarray]:
