@@ -12,7 +12,7 @@ from dataclasses import field
 from functools import cached_property
 from hashlib import blake2b
 from itertools import accumulate
-from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 from qoop.catalog.access import Access, Places
 from qoop.catalog.errors import CatalogError
@@ -187,6 +187,17 @@ class FilesSource(Protocol):
     def compactions(self) -> Sequence[Compaction]:
         """The last compactions of its files, in their order, as far as its log tells them apart from changes."""
         ...
+
+
+_OF_FILES: dict[type, bool] = {}
+
+
+def has_files(source: Source) -> TypeGuard[FilesSource]:
+    """True for a source of files. `isinstance` would look up all that the protocol has, each time."""
+    kind = type(source)
+    if kind not in _OF_FILES:
+        _OF_FILES[kind] = isinstance(source, FilesSource)
+    return _OF_FILES[kind]
 
 
 @value

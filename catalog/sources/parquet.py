@@ -157,6 +157,10 @@ class ParquetSource:
 
     def file_rows(self) -> Mapping[str, int]:
         """The rows of each file, by path."""
+        return self._file_rows
+
+    @cached_property
+    def _file_rows(self) -> Mapping[str, int]:
         return {file.file.path: file.rows for file in self.files}
 
     @cached_property
@@ -244,7 +248,7 @@ class ParquetSource:
 
     def _joined(self, ranges: Sequence[Range]) -> list[Range]:
         """Neighbours in one; what turns out to be a whole file needs no predicate."""
-        rows = {file.file.path: file.rows for file in self.files}
+        rows = self._file_rows
         return [replace(item, whole=item.rows == rows[item.file]) for item in joined(ranges)]
 
     def sample(self, columns: Columns, one_in: int) -> str | pa.Table:

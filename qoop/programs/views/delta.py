@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from qoop.catalog.table import FilesSource
+from qoop.catalog.table import has_files
 from qoop.catalog.value import value
 from qoop.programs.approximate.eligibility import PIECES, Columns, growths
 from qoop.programs.approximate.growth import NotGrowing
@@ -57,7 +57,7 @@ def _delta(growth: Growth | NotGrowing) -> Delta | str:
     apart = sorted({one.op.replace("_", " ") for one in growth.terms if one.op not in _MERGED})
     if apart:
         return f"its {', '.join(apart)} cannot be merged from parts"
-    if not isinstance(growth.fact.source, FilesSource):
+    if not has_files(growth.fact.source):
         return f"{name}, the table of its sums, does not consist of files"
     others = tuple(one for one in tables_of([growth.rest_sql]) if one != PIECES)
     if name.lower() in others:

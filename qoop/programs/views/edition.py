@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, get_args
 
 from qoop.catalog.signed_json import NotAsWritten, NotSealed, opened, sealed
-from qoop.catalog.table import FilesSource
+from qoop.catalog.table import has_files
 from qoop.catalog.value import value
 from qoop.programs.views.tree import Leaf, Tree
 from qoop.query.statements.materialized import RefreshMode, ViewOptions
@@ -41,7 +41,7 @@ class Base:
     def of(cls, table: Table) -> Base:
         """The base that a table is now."""
         source = table.source
-        return cls(table.version, source.identities() if isinstance(source, FilesSource) else {})
+        return cls(table.version, source.identities() if has_files(source) else {})
 
     def written_again(self, now: Base, compactions: Sequence[Compaction]) -> Base:
         """The same rows in the files that have them now; `now` itself, if it has these and no others.

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from qoop.catalog.errors import ExecutionError, QueryError, SourceError
-from qoop.catalog.table import FilesSource
+from qoop.catalog.table import has_files
 from qoop.catalog.value import value
 from qoop.programs.approximate.eligibility import PIECES
 from qoop.programs.approximate.names import tables_of
@@ -426,7 +426,7 @@ class Turn:
         """The tree over the files of a table."""
         if fact not in self.trees:
             source = self.tables[fact].source
-            assert isinstance(source, FilesSource)
+            assert has_files(source)
             files, sizes = source.identities(), source.file_rows()
             self._sizes[fact] = sizes
             tree, self.compacted[fact] = self._before.get(fact, Tree()).compacted(files, source.compactions)
@@ -436,7 +436,7 @@ class Turn:
     def is_little(self, fact: str, leaves: Iterable[Leaf]) -> bool:
         """True for few of the rows of a table, which may be read again. False where compactions merge their parts."""
         source, sizes = self.tables[fact].source, self._sizes[fact]
-        assert isinstance(source, FilesSource)
+        assert has_files(source)
         return (
             not source.compactable
             and sum(sizes[path] for leaf in leaves for path, _ in leaf) * _LITTLE <= self.tables[fact].rows

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qoop.catalog.table import FilesSource, Table, table_version
+from qoop.catalog.table import Table, has_files, table_version
 from qoop.catalog.value import value
 from qoop.programs.approximate.eligibility import PIECES
 from qoop.programs.parts import Part
@@ -96,7 +96,7 @@ class ViewPlanning:
 
     def take_leaf(self, table: Table, leaf: Leaf) -> Table:
         """Have these files of a table as `PIECES` from now on; returns it."""
-        assert isinstance(table.source, FilesSource)
+        assert has_files(table.source)
         source = table.source.only({path for path, _ in leaf})
         made = Table(PIECES, table.columns, table_version(source, table.columns), source, source.rows)
         self._tables.adopt(made)

@@ -7,9 +7,11 @@ its files, the digest of a node one of its children; so a changed file changes i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence, Set
+from functools import cached_property, lru_cache
 from hashlib import blake2b
+from itertools import chain, compress, filterfalse
+from operator import ne
 
 from qoop.catalog.table import Compaction
 from qoop.catalog.value import value
@@ -17,8 +19,9 @@ from qoop.catalog.value import value
 WIDTH = 8
 """The children of a node."""
 
-LEAF_ROWS = 1_000_000
-"""The rows from which files that came together make several leaves: a replaced file costs its leaf again."""
+LEAF_ROWS, LEAST_LEAF = 1_000_000, 50_000
+"""The most and the least rows from which files that came together make several leaves: a replaced file costs its leaf
+again, and 64 leaves are two levels of nodes."""
 
 File = tuple[str, str]
 """The path of a file, and the text that identifies its rows."""
@@ -41,12 +44,18 @@ class Tree:
         >>> one.following({"b": "2", "c": "1"}, lambda path: 10).leaves
         ((('b', '2'),), (('c', '1'),))
         """
-        known = {path for leaf in self.leaves for path, _ in leaf}
-        kept = [_present(leaf, files) for leaf in self.leaves]
+        known = self._files
+        changed = different(known, files)
+        kept = [_present(leaf, files, changed) for leaf in self.leaves] if changed else list(self.leaves)
         if sum(map(bool, kept)) * 2 < len(kept):
             kept = [leaf for leaf in kept if leaf]
-        new = [(path, identity) for path, identity in files.items() if path not in known]
+        new = [(path, files[path]) for path in filterfalse(known.__contains__, files)]
         return Tree((*kept, *_leaves(new, rows)))
+
+    @cached_property
+    def _files(self) -> Mapping[str, str]:
+        """Identities by path, of the files of all leaves."""
+        return dict(chain.from_iterable(self.leaves))
 
     def compacted(
         self, files: Mapping[str, str], compactions: Sequence[Compaction]
@@ -79,10 +88,20 @@ class Tree:
         return Tree(tuple(leaves)), made_of
 
 
-def _present(leaf: Leaf, files: Mapping[str, str]) -> Leaf:
+def different(some: Mapping[str, str], others: Mapping[str, str]) -> frozenset[str]:
+    """The keys of a mapping that others lack, or for which they have another value.
+
+    >>> sorted(different({"a": "1", "b": "1", "c": "1"}, {"b": "1", "c": "2", "d": "1"}))
+    ['a', 'c']
+    """
+    return frozenset(compress(some, map(ne, some.values(), map(others.get, some))))  # a refresh does it for each file
+
+
+def _present(leaf: Leaf, files: Mapping[str, str], changed: Set[str]) -> Leaf:
     """The files of a leaf as they are now; the leaf itself if they have not changed."""
-    now = tuple([(path, files[path]) for path, _ in leaf if path in files])
-    return leaf if now == leaf else now
+    if changed.isdisjoint(path for path, _ in leaf):
+        return leaf
+    return tuple([(path, files[path]) for path, _ in leaf if path in files])
 
 
 def nodes(leaves: Sequence[str]) -> tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]:
@@ -117,14 +136,15 @@ def _digest_of_node(parts: tuple[str, ...]) -> str:
 
 
 def _leaves(files: Sequence[File], rows: Callable[[str], int]) -> list[Leaf]:
-    """Consecutive files as leaves of about `LEAF_ROWS` rows or less."""
+    """Consecutive files as about 64 leaves, of `LEAST_LEAF` to `LEAF_ROWS` rows or less."""
     found: list[list[File]] = []
     left = 0
+    most = min(LEAF_ROWS, max(LEAST_LEAF, sum(rows(path) for path, _ in files) // WIDTH**2))
     for file in files:
         size = rows(file[0])
         if not found or left < size:
             found.append([])
-            left = LEAF_ROWS
+            left = most
         found[-1].append(file)
         left -= size
     return [tuple(leaf) for leaf in found]

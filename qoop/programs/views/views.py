@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from qoop.catalog.errors import CatalogError, QoopError, QueryError, UnknownTable
-from qoop.catalog.table import FilesSource
+from qoop.catalog.table import has_files
 from qoop.catalog.user_key import user_key
 from qoop.catalog.value import value
 from qoop.programs.folder_lock import folder_lock
@@ -24,6 +24,7 @@ from qoop.programs.views.incremental import NO_SUMS, Below, Incremental
 from qoop.programs.views.owner import Owner, Refreshment, Target
 from qoop.programs.views.planning import ViewSession
 from qoop.programs.views.refreshing import Refreshing
+from qoop.programs.views.tree import different
 from qoop.query.result import Result
 from qoop.query.statements.materialized import (
     AlterMaterialized,
@@ -152,7 +153,7 @@ class MaterializedViews:
     def refresh_view(self, name: str, full: bool = False, one_in: int = 1) -> bool:
         """The same for a name, after the views that it reads with the goal ``downstream``; True if there is a new
         edition."""
-        for one in to_refresh(name.lower(), self._bases(), self._goals()):
+        for one in self._before(name):
             self._refresh_one(one, full)
         return self._refresh_one(name, full, one_in)
 
@@ -256,7 +257,14 @@ class MaterializedViews:
     def behind(self, name: str) -> float | None:
         """The time of the oldest change that a refresh of a view would take over; None: there is none. Raises
         SourceError, TableChanged."""
-        return self._behind([*to_refresh(name.lower(), self._bases(), self._goals()), name])
+        return self._behind([*self._before(name), name])
+
+    def _before(self, name: str) -> list[str]:
+        """The views that a refresh of a view refreshes before."""
+        bases = self._views[name.lower()].edition.bases
+        if not any(map(self._names.is_materialized, bases)):
+            return []
+        return to_refresh(name.lower(), self._bases(), self._goals())
 
     def _behind(self, names: Iterable[str]) -> float | None:
         return min((since for name in names if (since := self._behind_one(name)) is not None), default=None)
@@ -278,6 +286,13 @@ class MaterializedViews:
 
     def _goals(self) -> Mapping[str, TargetLag]:
         return {view.definition.name.lower(): view.definition.options.target_lag for view in self._all()}
+
+    def _goal(self, definition: Definition) -> float | None:
+        """The lag goal of a view, see `effective_goal`."""
+        goal = definition.options.target_lag
+        if goal != "downstream":
+            return goal
+        return effective_goal(definition.name.lower(), self._bases(), self._goals())
 
     def _check_chain(self, name: str, text: str) -> None:
         """Raise CatalogError for a view that would read itself through other views."""
@@ -355,14 +370,13 @@ class MaterializedViews:
         self._definitions.publish(definition.name, rows, note)
         before, view.edition, view.definition, view.since = view.edition, made, definition, None
         view.note = note
-        name = definition.name.lower()
         known = before.bases
         since = _oldest(
             [(base, self._written_again(one, known[one], base) if one in known else None)
              for one, base in made.bases.items()]
         )  # fmt: skip
         if since is not None:
-            view.refreshes.add(time.time(), since, effective_goal(name, self._bases(), self._goals()))
+            view.refreshes.add(time.time(), since, self._goal(definition))
 
     def _read_again(self, view: _View) -> None:
         """Take over the edition that another process has made."""
@@ -409,7 +423,7 @@ class MaterializedViews:
         """A recorded state of a table in the files that have its rows now, as far as its log says so."""
         table = self._session.tables.catalog.find(name)
         source = None if table is None else table.source
-        return before.written_again(now, source.compactions) if isinstance(source, FilesSource) else before
+        return before.written_again(now, source.compactions) if source is not None and has_files(source) else before
 
     def _status(self, view: _View) -> ViewStatus:
         self._read_again(view)
@@ -420,7 +434,7 @@ class MaterializedViews:
         except QoopError as unreadable:
             since, error = made.at, error or str(unreadable)
         files = sum(len(base.files) for base in made.bases.values())
-        goal = effective_goal(view.definition.name.lower(), self._bases(), self._goals())
+        goal = self._goal(view.definition)
         lag = 0.0 if since is None else max(0.0, time.time() - since)
         return ViewStatus(
             view.definition.name, made.at, lag, goal, options.refresh_mode, not made.why_full,
@@ -466,8 +480,7 @@ def _oldest(states: Iterable[tuple[Base | None, Base | None]]) -> float | None:
 def _first_change(now: Base | None, before: Base | None) -> float:
     if now is None or before is None:
         return time.time()
-    files = (path for path, one in now.files.items() if before.files.get(path) != one)
-    return min(map(_changed_at, files), default=time.time())
+    return min(map(_changed_at, different(now.files, before.files)), default=time.time())
 
 
 def _changed_at(path: str) -> float:

@@ -15,6 +15,7 @@ from waits import until
 import qoop
 from qoop.catalog.sources import file_stamp, files
 from qoop.catalog.sources.file_stamp import Stamp, stamp_of
+from qoop.programs.views.tree import Tree
 from qoop.programs.views.views import MaterializedViews
 
 DIM = "SELECT i AS k, 'n' || i % 4 AS name, i % 2 AS side FROM range(9) t(i)"
@@ -173,3 +174,13 @@ def test_another_goal_reads_no_rows(kind: str, tmp_path: Path) -> None:
         assert view.rows_read == 20 and "full" in view.why_full
         theirs = duckdb.sql(f"SELECT k, sum(v)::BIGINT FROM '{folder}/*.parquet' GROUP BY k").fetchall()
         assert Counter(session.sql("FROM v").fetchall()) == Counter(theirs)
+
+
+def test_files_that_came_together_make_about_64_leaves_of_which_a_replaced_file_changes_one() -> None:
+    files = {f"f{number:04}": "1" for number in range(1000)}
+    tree = Tree().following(files, lambda _: 6_400)
+    assert [len(leaf) for leaf in tree.leaves] == [15] * 66 + [10]
+    now = tree.following(files | {"f0500": "2"}, lambda _: 6_400)
+    assert [one == before for one, before in zip(now.leaves, tree.leaves, strict=True)].count(False) == 1
+    assert max(map(len, Tree().following(files, lambda _: 10).leaves)) == 1000
+    assert [len(leaf) for leaf in Tree().following(files, lambda _: 100_000).leaves] == [10] * 100
