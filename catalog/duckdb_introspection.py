@@ -1,7 +1,7 @@
 """Introspection of DuckDB: its keywords, its types, its options, and its parser.
 
 All queries run in one instance without data, since opening one takes longer (9 ms) than most of them. The command line
-uses the instance that DuckDB's package opens on import.
+uses the instance that DuckDB's package opens on import; 2.0 opens none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 
 import duckdb
 
-from qoop.catalog.opening import open_duckdb, take_default
+from qoop.catalog.opening import OPENS_ON_IMPORT, open_duckdb, take_default
 
 _COMMON = frozenset(("BOOLEAN", "INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP"))
 _lock = threading.Lock()
@@ -20,9 +20,9 @@ _default = False
 
 
 def use_default() -> None:
-    """Use the instance that DuckDB's package opens, in a process where no other code uses it."""
+    """Use the instance that DuckDB's package opens on import, if it does, in a process where no other code uses it."""
     global _default
-    _default = True
+    _default = OPENS_ON_IMPORT
 
 
 def ask(sql: str) -> list[tuple[object, ...]]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import duckdb
 
 from qoop.catalog.access import Access
 from qoop.catalog.functions.function import UserFunction
-from qoop.catalog.opening import confine, count_progress, open_duckdb, silence
+from qoop.catalog.opening import as_value, close_duckdb, confine, count_progress, open_duckdb, silence
 from qoop.engine.storage.partition import quoted
 
 if TYPE_CHECKING:
@@ -43,11 +43,12 @@ class Instance:
     """
 
     def __init__(self, spill: Path) -> None:
+        self._spill = spill
         self.access: Access | None = None
         self.sealed = False
         self.tasks = 0
         self.extensions: set[str] = set()
-        self.connection = open_duckdb(temp_directory=str(spill))
+        self.connection = open_duckdb(threads=1, temp_directory=str(spill))
         for name, value in _CONFIG.items():
             self.connection.execute(f"SET {name} = {as_value(value)}")
         self._applied: dict[str, object] = {}
@@ -177,15 +178,11 @@ class Instance:
 
     def close(self) -> None:
         """Free it; DuckDB removes what it spilled."""
-        self.connection.close()
+        if self._spill.exists():
+            self.connection.close()
+        else:
+            close_duckdb(self.connection)
 
 
 def _lasting(options: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in options.items() if name not in RESOURCE_OPTIONS}
-
-
-def as_value(value: Any) -> str:
-    """A value of an option in SQL."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'"

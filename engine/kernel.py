@@ -32,13 +32,13 @@ import pyarrow as pa
 from qoop.catalog import arrow_input, arrow_output
 from qoop.catalog.access import Access
 from qoop.catalog.errors import CatalogError, FunctionFailed
-from qoop.catalog.opening import EXTENSIONS, listed
+from qoop.catalog.opening import EXTENSIONS, as_value, listed
 from qoop.catalog.sources.file_stamp import File
 from qoop.catalog.sources.parquet import ParquetSource, reach
 from qoop.catalog.table import Split, Table
 from qoop.engine.functions.calls import Calls, Tell
 from qoop.engine.functions.measured import FunctionCalls, Ledger
-from qoop.engine.instance import Instance, as_value
+from qoop.engine.instance import Instance
 from qoop.engine.kernel_options import options_of, resource_options
 from qoop.engine.storage.growing import Begin, InMemory, Made
 from qoop.engine.storage.partition import cut, quoted, with_partition_number, without_number

@@ -248,13 +248,10 @@ def _query(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     text = _text(options)
     if _MAY_BE_COMMAND.search(text):
         return _script(options, text)
-    with loading_little():
-        from qoop.catalog import duckdb_introspection
+    with loading_little(alone=options.process_is_ours):
         from qoop.interfaces.commands.loading import tables_named
         from qoop.query.statements.statement import SetOption, statements
 
-        if options.process_is_ours:
-            duckdb_introspection.use_default()
         parsed = statements(text)
         named = tables_named(parsed)
         opened = _session(options, named)
@@ -264,6 +261,10 @@ def _query(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
             result = _executed(session, statement, options.data if named is not None else ())
             if not isinstance(statement, SetOption) and not result.says_done:
                 _show(options, result)
+        if options.process_is_ours:
+            from qoop.catalog.opening import leave_open
+
+            leave_open()
     return 0
 
 

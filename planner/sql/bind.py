@@ -21,7 +21,7 @@ from qoop.catalog.errors import BindError, FunctionError, ParseError, QueryError
 from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.functions.registry import Functions
 from qoop.catalog.lexer import without_end
-from qoop.catalog.opening import EXTENSIONS, listed, open_duckdb
+from qoop.catalog.opening import EXTENSIONS, close_duckdb, listed, open_duckdb
 from qoop.catalog.value import changed, value
 from qoop.planner.algebra.expr import quote
 from qoop.planner.algebra.query_timestamp import QueryTimestamp
@@ -300,7 +300,7 @@ class Binder:
         """Free the DuckDB instance."""
         with self._lock:
             if self._duckdb is not None:
-                self._duckdb.close()
+                close_duckdb(self._duckdb)
 
     def _synced(self) -> duckdb.DuckDBPyConnection:
         """DuckDB with all definitions so far. It is opened at its first use: kept plans need none."""

@@ -19,9 +19,15 @@ _LISTS_TABLES = re.compile(
 )
 
 
+_DATABASES = 2
+"""DuckDBs that each query needs: to bind its text, and to run it. On 2.0 one more parses the text."""
+
+
 @contextmanager
-def loading_little() -> Iterator[None]:
+def loading_little(alone: bool = False) -> Iterator[None]:
     """Load Arrow without NumPy, and without garbage collection meanwhile, unless either is loaded already.
+
+    alone: no other code uses this process: DuckDBs open in another thread meanwhile.
 
     Arrow loads NumPy, if installed, to convert arrays, which a command does not need. That takes longer than all of
     qoop's own modules. Arrow works without it, and a later import of NumPy works as usual. Loading makes many objects
@@ -32,6 +38,8 @@ def loading_little() -> Iterator[None]:
         return
     gc.disable()
     try:
+        if alone:
+            _open_databases()
         _load_arrow_alone()
         yield
     finally:
@@ -46,6 +54,13 @@ def _thaw() -> None:
 
     if not duckdb.__version__.startswith("1."):
         gc.unfreeze()
+
+
+def _open_databases() -> None:
+    from qoop.catalog import duckdb_introspection, opening
+
+    opening.open_ahead(_DATABASES if opening.OPENS_ON_IMPORT else _DATABASES + 1)
+    duckdb_introspection.use_default()
 
 
 def _load_arrow_alone() -> None:
