@@ -246,11 +246,12 @@ class QueryPlanning(PlanSearch):
         own = self._estimated(own, text, lambda: quick.prepared or self.prepare(text), quick.spilling(share))
         theirs = self._own_seconds(own, share)
         present = {one.key for one in self._earlier.found(quick.keys())}
-        best = best_of(self._earlier.losses.among(quick.candidates, share), share, theirs >= LONG_SECONDS, present)
+        losses = self._earlier.losses
+        best = best_of(losses.among(quick.candidates, share), share, theirs >= LONG_SECONDS, present, losses.free)
         seconds = best.seconds if own.staged_seconds is None or best.present else own.staged_seconds
         if quick.prepared is not None:
             self._plans.add_plan(text, share, quick.prepared, best.candidate.plan, own.estimated)
-        tolerance = self._earlier.losses.tolerance(theirs, self._earlier.did_not_end(own.bound.text))
+        tolerance = losses.tolerance(theirs, self._earlier.did_not_end(own.bound.text))
         if not best.present and seconds > theirs * tolerance:
             return self._by_own(own, text, share, begun)
         if quick.prepared is not None:

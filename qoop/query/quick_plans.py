@@ -77,9 +77,14 @@ class TimedCandidate:
 
 
 def best_of(
-    candidates: Sequence[Candidate], share: Resources, doubted: bool, present: Collection[CheckpointKey] = ()
+    candidates: Sequence[Candidate],
+    share: Resources,
+    doubted: bool,
+    present: Collection[CheckpointKey] = (),
+    free: float = 0.0,
 ) -> TimedCandidate:
-    """The candidate that should end first.
+    """The candidate that should end first; of those that take at most `free` of its seconds more, that with the
+    shortest tasks: the least is lost with its process.
 
     doubted: the alternative is DuckDB's plan of a long query, so the seconds count with the doubt in their estimate.
     present: keys of outputs that exist.
@@ -91,7 +96,9 @@ def best_of(
         weighed.append(
             TimedCandidate(one, held_to_take(one, share, seconds) if doubted else seconds, sum(done.values()))
         )
-    return min(weighed, key=lambda one: one.seconds)
+    most = (1.0 + free) * min(one.seconds for one in weighed)
+    near = [one for one in weighed if one.seconds <= most]
+    return min(near, key=lambda one: (one.candidate.longest_task(share) if free else 0.0, one.seconds))
 
 
 def quick_plans(prepared: Prepared, plan: Plan, share: Resources, grid: Grid, cost: CostModel) -> QuickPlans:
@@ -101,7 +108,7 @@ def quick_plans(prepared: Prepared, plan: Plan, share: Resources, grid: Grid, co
 
     usual = Candidate(plan, "usual", grid.machine, cost, available=share)
     lone = pool(prepared.planning(), replace(grid, availability=(share,)), LONE).candidates
-    return QuickPlans(prepared.bound, prepared.tables, (usual, *_finer(prepared, usual, share), *lone), prepared)
+    return QuickPlans(prepared.bound, prepared.tables, (usual, *_finer(prepared, usual, share, grid), *lone), prepared)
 
 
 def cut_plans(prepared: Prepared, share: Resources, grid: Grid, cost: CostModel) -> list[Candidate]:
@@ -115,7 +122,7 @@ def cut_plans(prepared: Prepared, share: Resources, grid: Grid, cost: CostModel)
     return found
 
 
-def _finer(prepared: Prepared, usual: Candidate, share: Resources) -> Sequence[Candidate]:
+def _finer(prepared: Prepared, usual: Candidate, share: Resources, grid: Grid) -> Sequence[Candidate]:
     """Plans as for more slots than there are, where the usual plan has a task of more than a second.
 
     They divide its rows into more parts: less is lost with the process, and less spills.
@@ -123,5 +130,9 @@ def _finer(prepared: Prepared, usual: Candidate, share: Resources) -> Sequence[C
     if usual.longest_task(share) <= LONG_SECONDS:
         return ()
     sizes = [Resources(factor * share.cpu, share.memory) for factor in FINER]
-    plans = [prepared.planning().plan(Variant(), size) for size in sizes]
-    return [replace(usual, plan=plan, available=size) for plan, size in zip(plans, sizes, strict=True)]
+    fitted = [Variant().on(size, grid.threads, grid.machine) for size in sizes]  # no task has more slots than there are
+    plans = [prepared.planning().plan(variant, size) for variant, size in zip(fitted, sizes, strict=True)]
+    return [
+        replace(usual, plan=plan, variant=variant, available=size)
+        for plan, variant, size in zip(plans, fitted, sizes, strict=True)
+    ]

@@ -22,6 +22,7 @@ from qoop.planner.planner import Planning
 from qoop.planner.search.candidate import Candidate
 from qoop.query.job import Planned
 from qoop.query.output_losses import OutputLosses
+from qoop.query.quick_plans import best_of
 from qoop.session.earlier_runs import EarlierRuns
 from qoop.session.lives import RunLives
 
@@ -207,6 +208,18 @@ def test_the_plan_that_ends_first_depends_on_the_length_of_a_life() -> None:
     assert losses.first_to_end([whole, cut], slot, nearly_done) == 0, "what is done counts"
     assert losses.ends(whole, slot, Done()) and not OutputLosses(True, 30.0).ends(whole, slot, Done())
     assert OutputLosses(True, 30.0).ends(whole, slot, Done({"s0": 1}))
+
+
+def test_where_outputs_survive_a_process_short_tasks_may_take_a_little_longer() -> None:
+    slots, usual, short = Resources(2), candidate((1, 6.0)), candidate((12, 1.02))
+    assert short.longest_task(slots) < 0.2 * usual.longest_task(slots)
+
+    def first(*candidates: Candidate, survive: bool = True) -> Candidate:
+        return best_of(candidates, slots, doubted=False, free=OutputLosses(survive).free).candidate
+
+    assert first(usual, short) is short and first(usual, short, survive=False) is usual
+    assert first(usual, slower := candidate((12, 1.1))) is usual, "at most 3 % more"
+    assert first(slower, short) is short
 
 
 def test_tasks_whose_outputs_serve_no_other_process_are_lost_together() -> None:
