@@ -82,6 +82,27 @@ def test_a_signal_stops_a_run_and_the_next_one_goes_on(
     assert main(["runs", str(place), "--remove-older", "0"]) == 0 and not list(place.glob("*.arrow"))
 
 
+EARLY = """
+import os, signal, sys
+
+class Sends:
+    def find_spec(self, name, *_):
+        if name == "_duckdb":
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+sys.meta_path.insert(0, Sends())
+from qoop.__main__ import command
+command()
+"""
+
+
+def test_a_signal_that_comes_while_the_command_starts_stops_it_in_time(data: Path, tmp_path: Path) -> None:
+    same = command(TEXT, data, tmp_path / "place")
+    ended = subprocess.run([sys.executable, "-c", EARLY, *same], capture_output=True, text=True, check=False)
+    assert ended.returncode == 75 and "stopped by SIGTERM: " in ended.stderr, ended.stderr
+
+
 def listed(place: Path) -> list[str]:
     command = [sys.executable, "-m", "qoop", "runs", str(place)]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()

@@ -21,6 +21,7 @@ from qoop.catalog.user_key import chosen_key
 if TYPE_CHECKING:
     from qoop.query.result import Result
     from qoop.session.session import Session
+    from qoop.session.stops import Stops
     from qoop.session.until_done import Life, LifeOptions, Output
 
 UNFINISHED = 75
@@ -94,21 +95,32 @@ def _run(
     open_session: OpenSession,
     show: Callable[[argparse.Namespace, Result], None],
 ) -> int:
+    from qoop.session.stops import Stops, stopped_by_signals
+
+    stops = Stops()
+    with stopped_by_signals(stops, options.grace):  # before DuckDB is loaded, which a raised signal would crash
+        return _run_until(stops, options, open_session, show)
+
+
+def _run_until(
+    stops: Stops,
+    options: argparse.Namespace,
+    open_session: OpenSession,
+    show: Callable[[argparse.Namespace, Result], None],
+) -> int:
     from qoop.adaptive.monitor.notices import source_named
     from qoop.interfaces.commands.loading import tables_named
     from qoop.query.statements.statement import Query
-    from qoop.session.stops import Stops, stopped_by_signals
     from qoop.session.until_done import END_OF_TIME, LifeOptions, output_of
 
-    stops, text = Stops(), _text(options.query)
+    text = _text(options.query)
     seconds = options.until if options.seconds is None else options.seconds
     if seconds is not None:
         stops.announce(END_OF_TIME, seconds)
     options.data = [*options.data, *options.paths]
     options.staged = True  # the one output of a single task would exist at its end alone
-    stopped = stopped_by_signals(stops, options.grace)
     named = tables_named([Query(text)])
-    with _said_once() as say, stopped, closing(open_session(options, named)) as session:
+    with _said_once() as say, closing(open_session(options, named)) as session:
         limits = LifeOptions(stops, options.grace, source_named(options.notices), say)
         output = output_of(options.out, options.replace)
         life = _lived(session, text, limits, output, options.data if named is not None else ())
