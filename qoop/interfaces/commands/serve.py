@@ -253,4 +253,8 @@ def _password() -> str:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    """Print a line on stderr. Where nothing reads that, it is given up after a second: the server is to end, too."""
+    from qoop.interfaces.server.logs import LineLog
+
+    with closing(LineLog(sys.stderr)) as lines:
+        lines.write(text)

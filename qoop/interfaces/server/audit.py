@@ -56,7 +56,8 @@ class AuditLog:
         return log
 
     def write(self, entry: Entry) -> None:
-        """Write one line. Raises OSError: a statement that cannot be logged must not seem to be."""
+        """Write one line. Raises OSError: a statement that cannot be logged must not seem to be. On a pipe that nothing
+        reads lines are lost, and counted (`LineLog`): the server goes on."""
         self._lines.write(entry.line(datetime.now(UTC)))
 
     def close(self) -> None:

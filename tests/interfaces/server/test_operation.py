@@ -25,7 +25,7 @@ from waits import until
 import qoop
 from qoop.__main__ import _parser
 from qoop.catalog.errors import Busy, Cancelled, ConfigError, NotKnown, Timeout, TooMuch
-from qoop.interfaces.server.audit import AuditLog
+from qoop.interfaces.server.audit import AuditLog, Entry
 from qoop.interfaces.server.identity.reloading import Reloading
 from qoop.interfaces.server.identity.users_file import read_users
 from qoop.interfaces.server.limits import Limits
@@ -115,6 +115,28 @@ def test_slow_queries_have_a_line_without_their_text(session: qoop.Session) -> N
     assert "4711" not in stream.getvalue()
     rows(served(session, ann, slow=SlowLog(LineLog(stream), 60.0)).admit(ann, TEXT, "http"))
     assert len(stream.getvalue().splitlines()) == 1, "a quick query has none"
+
+
+def test_queries_are_answered_while_nothing_reads_the_audit_log(session: qoop.Session) -> None:
+    reading, writing = os.pipe()
+    text, count = f"SELECT 1 AS n -- {'x' * 90_000}", 60
+    with os.fdopen(reading, encoding="utf-8") as reader:
+        with os.fdopen(writing, "w", encoding="utf-8") as stream:
+            audit = AuditLog(stream)
+            ann = User("ann", "day")
+            audited = Service(session, Users({"ann": ann}, {}), audit)
+            for _ in range(count):
+                audit.write(Entry("q", "ann", "http", text, "done"))
+            assert rows(audited.admit(ann, "SELECT 1 AS n", "http")) == [(1,)]
+            found: list[dict[str, Any]] = []
+            reads = threading.Thread(target=lambda: found.extend(map(json.loads, reader)))
+            reads.start()
+            audit.close()
+        reads.join()
+    lost = sum(one.get("lost", 0) for one in found)
+    kept = [one for one in found if "lost" not in one]
+    assert all(one["statement"] in (text, "SELECT 1 AS n") for one in kept)
+    assert 0 < lost < count and len(kept) + lost == count + 1
 
 
 def users_file(path: Path, text: str) -> Path:
