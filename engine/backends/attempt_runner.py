@@ -27,7 +27,7 @@ from qoop.engine.processes.priority import URGENT
 from qoop.engine.storage.checkpoint import Store
 from qoop.engine.storage.growing import Output, Timed
 from qoop.engine.storage.guard import Origin
-from qoop.engine.task import AttemptId, CheckpointKey, TaskAccount, TaskSpec
+from qoop.engine.task import AttemptId, CheckpointKey, JobId, TaskAccount, TaskSpec
 from qoop.planner.plan import ISOLATED, Resources
 
 if TYPE_CHECKING:
@@ -147,6 +147,7 @@ class AttemptRunner:
         self._report = report
         self._folder = folder
         self._work_watch = WorkWatch(report)
+        self._is_long: Callable[[JobId], bool] = lambda job: False
         self._least_seconds = math.inf  # estimated, of the tasks with trusted texts that run in child processes
 
     @cached_property
@@ -165,10 +166,12 @@ class AttemptRunner:
         if not least_seconds:
             self.processes.warm()
 
-    def let_short_go_first(self, went_behind: Callable[[int], object]) -> None:
+    def let_short_go_first(self, went_behind: Callable[[int], object], is_long: Callable[[JobId], bool]) -> None:
         """An attempt in a thread that has worked for longer than short ones do goes behind others on the CPUs from now
-        on. went_behind: called with its thread, which stays behind, so it ought to take no other attempt."""
+        on, and one of a job that is long at once. went_behind: called with its thread, which stays behind, so it ought
+        to take no other attempt."""
         self._work_watch.urgent, self._work_watch.went_behind = URGENT, went_behind
+        self._is_long = is_long
 
     def used_by_children(self) -> Used:
         """The use of the child processes; none if there are none."""
@@ -194,7 +197,8 @@ class AttemptRunner:
         if self._is_isolated(spec):
             from qoop.engine.processes.isolated_kernel import IsolatedKernel  # as above
 
-            yield IsolatedKernel(self.processes, self._folder)
+            urgent = 0.0 if self._is_long(spec.attempt.task.job) else URGENT
+            yield IsolatedKernel(self.processes, self._folder, urgent)
             return
         with self._kernels.taken() as kernel:
             try:
@@ -230,7 +234,8 @@ class AttemptRunner:
         def report(called: tuple[FunctionCalls, ...]) -> None:
             self._report(CallsObserved(spec.attempt, called))
 
-        with self._work_watch.watched(spec.attempt, kernel.part_over, kernel.cpu_seconds):
+        is_long = isinstance(kernel, Kernel) and self._is_long(spec.attempt.task.job)  # else a process does the work
+        with self._work_watch.watched(spec.attempt, kernel.part_over, kernel.cpu_seconds, is_long):
             made = kernel.run(spec, read, attempt.check, begin, report)
         committed = Committed(
             spec.key,

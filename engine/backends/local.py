@@ -154,9 +154,10 @@ class LocalBackend:
         """The child processes of tasks."""
         return self._runner.processes
 
-    def let_short_go_first(self) -> None:
-        """Have attempts that work for longer than short ones do go behind others on the CPUs from now on."""
-        self._runner.let_short_go_first(self._replace_worker)
+    def let_short_go_first(self, is_long: Callable[[JobId], bool] = lambda job: False) -> None:
+        """Have attempts that work for longer than short ones do go behind others on the CPUs from now on, and those of
+        a job that is long at once."""
+        self._runner.let_short_go_first(self._replace_worker, is_long)
 
     def start(self, machine: MachineId, spec: TaskSpec, queued: bool = False, ahead: Ahead | None = None) -> None:
         """Begin an attempt; what it reads is kept for the job until it is released. queued: it was reported that it is.

@@ -22,6 +22,8 @@ from qoop.engine.task import AttemptId
 _EVERY, _PART = 0.25, 0.02
 """Seconds between two reports of an attempt, and the part of its age, if that is more."""
 
+_SOON = 0.05  # seconds between two looks whether an attempt is to go behind others
+
 _KEPT = 0.9
 """The part of what was counted until a look that counts as much as what is counted later."""
 
@@ -45,8 +47,8 @@ class _Watched:
 class WorkWatch:
     """Reports, while they run, the progress of attempts that take longer than a moment.
 
-    urgent: seconds of a CPU in its thread after which an attempt goes behind others. went_behind: called with that one,
-    which stays behind.
+    urgent: seconds of a CPU in its thread after which an attempt goes behind others; infinite: none does. went_behind:
+    called with that one, which stays behind.
     """
 
     def __init__(self, report: Callable[[Event], None]) -> None:
@@ -60,9 +62,14 @@ class WorkWatch:
 
     @contextmanager
     def watched(
-        self, attempt: AttemptId, part: Callable[[], float | None], cpu_seconds: Callable[[], float | None]
+        self,
+        attempt: AttemptId,
+        part: Callable[[], float | None],
+        cpu_seconds: Callable[[], float | None],
+        is_long: bool = False,
     ) -> Iterator[None]:
-        """Report an attempt meanwhile. part, cpu_seconds: see `WorkObserved`."""
+        """Report an attempt meanwhile. part, cpu_seconds: see `WorkObserved`. is_long: if attempts go behind others, it
+        does so at once."""
         now = time.perf_counter()
         with self._lock:
             self._attempts[attempt] = _Watched(
@@ -74,6 +81,9 @@ class WorkWatch:
                 threading.get_native_id(),
                 time.thread_time() + self.urgent,
             )
+            watched = self._attempts[attempt]
+        if is_long and self.urgent < math.inf:
+            self._send_behind(watched)
         try:
             with self._thread.watched():
                 yield
@@ -89,14 +99,16 @@ class WorkWatch:
         now = time.perf_counter()
         with self._lock:
             due = [one for one in self._attempts.values() if one.due <= now]
+            urgent = [one for one in self._attempts.values() if one.urgent < math.inf]
+        for one in urgent:
+            if _ran(one.thread) > one.urgent:
+                self._send_behind(one)
         if due:
             self._cpu.read()
         for one in due:
             self._report(WorkObserved(one.attempt, one.part(), self._cpu.slowed, one.cpu_seconds()))
-            if self._cpu.ran_by(one.thread) > one.urgent:
-                self._send_behind(one)
             one.due = now + max(_EVERY, _PART * (now - one.begun))
-        return _EVERY
+        return _SOON if self.urgent < math.inf else _EVERY
 
     def _send_behind(self, watched: _Watched) -> None:
         with self._lock:
@@ -119,10 +131,6 @@ class ThreadTimes:
         """The factor by which others on the CPUs slow this process."""
         return 1.0 + self.waited / (self.ran + _LITTLE) if self.ran > 0 else 1.0
 
-    def ran_by(self, thread: int) -> float:
-        """Seconds on a CPU that a thread has had in all, as last read."""
-        return self._before.get(str(thread), (0, 0))[0] / 1e9
-
     def read(self) -> None:
         """Bring both up to date."""
         now = dict(_threads())
@@ -137,7 +145,20 @@ class ThreadTimes:
 def _threads() -> Iterator[tuple[str, tuple[int, int]]]:
     with suppress(OSError):  # not Linux
         for thread in os.listdir(_TASKS):
-            with suppress(OSError, ValueError):  # it has just ended, or its kernel does not count
-                with open(f"{_TASKS}/{thread}/schedstat", "rb") as file:
-                    ran, waited, *_ = file.read().split()
-                yield thread, (int(ran), int(waited))
+            if (found := _times(thread)) is not None:
+                yield thread, found
+
+
+def _times(thread: str | int) -> tuple[int, int] | None:
+    """Nanoseconds on a CPU, and those of waiting for one; None: it has just ended, or its kernel does not count."""
+    with suppress(OSError, ValueError):
+        with open(f"{_TASKS}/{thread}/schedstat", "rb") as file:
+            ran, waited, *_ = file.read().split()
+        return int(ran), int(waited)
+    return None
+
+
+def _ran(thread: int) -> float:
+    """Seconds on a CPU that a thread has had in all."""
+    found = _times(thread)
+    return 0.0 if found is None else found[0] / 1e9

@@ -48,13 +48,14 @@ class IsolatedKernel:
     """Runs a task in a child process; `interrupt` kills the process.
 
     folder: for what DuckDB spills, and for rows that this process has in memory; removed with its end.
+    urgent: seconds of the processor after which a text that is not trusted goes behind others.
     """
 
     profile = None
     called: tuple[FunctionCalls, ...] = ()
 
-    def __init__(self, pool: ProcessPool, folder: Path) -> None:
-        self._pool, self._folder = pool, folder
+    def __init__(self, pool: ProcessPool, folder: Path, urgent: float = URGENT) -> None:
+        self._pool, self._folder, self._urgent = pool, folder, urgent
         self._process: ChildProcess | None = None  # that runs the task
         self._lock = threading.Lock()  # of the process: once the task has ended, it may run another
         self._part: float | None = None  # of the query that is over, as last heard
@@ -84,7 +85,7 @@ class IsolatedKernel:
 
     def _run(self, spec: TaskSpec, read: Callable[[str], pa.Table], between: Callable[[], None], begin: Begin) -> Made:
         output: Output | None = None
-        spec, limits = _limited(spec, between)
+        spec, limits = _limited(spec, between, self._urgent)
         self._memory = spec.resources.memory
         with ExitStack() as stack:
             folder = stack.enter_context(_made(self._folder / f"task-{next(_numbers)}"))
@@ -166,13 +167,13 @@ class IsolatedKernel:
         return answer is True
 
 
-def _limited(spec: TaskSpec, check: Callable[[], object]) -> tuple[TaskSpec, Limits]:
+def _limited(spec: TaskSpec, check: Callable[[], object], urgent: float) -> tuple[TaskSpec, Limits]:
     """The task with the memory that DuckDB counts, and the limits of its process."""
     memory = int(spec.resources.memory)
     if spec.stage.opaque != ISOLATED:
         return spec, Limits(int(_BEYOND * memory) + _MARGIN, check)
     most = max(memory // 2, memory - _OF_PROCESS)
-    limits = Limits(most, check, URGENT, gives_way=True)
+    limits = Limits(most, check, urgent, gives_way=True)
     return replace(spec, resources=replace(spec.resources, memory=_COUNTED * most)), limits
 
 

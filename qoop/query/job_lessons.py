@@ -61,9 +61,9 @@ class JobLessons:
     def learn(self) -> Sequence[Misplanned]:
         """Take the facts from the jobs that have ended. Returns the texts whose plans they show to be wrong."""
         with self._lock:
-            running, self._running, ended = self._running, [], []
-            for item in running:
-                (ended if item[1].done.done() else self._running).append(item)
+            ended = [item for item in self._running if item[1].done.done()]
+            names = {handle.id for _, handle in ended}
+            self._running = [item for item in self._running if item[1].id not in names]
         misplanned: list[Misplanned] = []
         for planned, handle in ended:
             try:

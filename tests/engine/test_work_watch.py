@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from qoop.engine.backends.local import MACHINE, LocalBackend
-from qoop.engine.backends.work_watch import ThreadTimes
+from qoop.engine.backends.work_watch import ThreadTimes, WorkWatch
 from qoop.engine.events import Event, TaskSucceeded, WorkObserved
 from qoop.engine.task import AttemptId, TaskId, TaskSpec, checkpoint_key
 from qoop.planner.plan import ISOLATED, Resources, Stage
@@ -89,6 +90,30 @@ def test_a_long_task_goes_behind_others_and_another_worker_takes_its_place(tmp_p
         assert [event.attempt for event in events if isinstance(event, TaskSucceeded)] == [short]
         while behind():  # its thread ends
             time.sleep(0.001)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there threads have priorities of their own")
+def test_an_attempt_of_a_long_job_goes_behind_at_once() -> None:
+    watch = WorkWatch(lambda event: None)
+    attempt = AttemptId(TaskId("job", "s1", 0), 1)
+    policies: list[int] = []
+    went: list[int] = []
+
+    def work(is_long: bool) -> None:
+        with watch.watched(attempt, lambda: None, lambda: None, is_long):
+            policies.append(os.sched_getscheduler(0))
+
+    def in_a_thread(is_long: bool) -> None:
+        thread = threading.Thread(target=work, args=(is_long,))
+        thread.start()
+        thread.join()
+
+    in_a_thread(is_long=True)  # no attempt goes behind here
+    watch.urgent, watch.went_behind = 60.0, went.append
+    in_a_thread(is_long=False)
+    in_a_thread(is_long=True)
+    watch.close()
+    assert policies == [os.SCHED_OTHER, os.SCHED_OTHER, os.SCHED_IDLE] and len(went) == 1
 
 
 def start(backend: LocalBackend, name: str, sql: str, opaque: str = "DuckDB plans it") -> AttemptId:

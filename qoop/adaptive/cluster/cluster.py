@@ -303,6 +303,10 @@ class Cluster:
         """The number of times that a task of the job was interrupted for another job."""
         return self._granter.extra.preemptions(job) if self._granter.extra is not None else 0
 
+    def is_long(self, job: JobId) -> bool:
+        """True for a job that was not believed to be short when it got its last slot. For any thread."""
+        return job in self._granter.long
+
     def left_of(self, job: JobId) -> JobLeft | None:
         """The work that a job has left, as it is reported to machines where its tasks wait; None: it has ended."""
         found = self._jobs.get(job)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from qoop.adaptive.cluster.granting.extra_slots import ExtraSlots, extra_grant, most_extra, on_slots
+from qoop.adaptive.cluster.granting.short_tenants import Rank
 from qoop.engine.task import JobId
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from qoop.adaptive.cluster.active_job import ActiveJob, Order
     from qoop.adaptive.cluster.granting.granter import Granter
     from qoop.adaptive.cluster.granting.preemption import Preemption
-    from qoop.adaptive.cluster.granting.short_tenants import Rank
     from qoop.adaptive.schedulers.base import Request
     from qoop.engine.driver import Driver
     from qoop.engine.events import Running
@@ -33,6 +33,10 @@ class ExtraGrants:
         self._note_tick = note_tick
         self._slots = ExtraSlots()
         self._preemption: Preemption | None = None  # made when a job waits with nothing running
+
+    def is_long(self, job: ActiveJob) -> bool:
+        """True for a job that is not believed to be short, or whose tenant's last one was not."""
+        return not self._slots.is_brief(job.run) or self._slots.rank(job) is Rank.NOT_SHORT
 
     def promote(self) -> None:
         """Let attempts on extra slots have those that are free, unless one was freed for another job."""

@@ -46,7 +46,7 @@ class Granter:
     """Starts the tasks of a cluster's jobs.
 
     jobs: those that there are; the cluster changes them. order: see `Order`. note_tick: is called before something is
-    decided that no event led to.
+    decided that no event led to. long: jobs that were not believed to be short when they got their last slots.
     """
 
     def __init__(
@@ -65,6 +65,7 @@ class Granter:
         self._tenants = options.tenants
         self.waiting = Waiting()
         self.limits = TenantLimits(jobs, driver)
+        self.long: set[JobId] = set()
         self.extra = ExtraGrants(jobs, driver, order, note_tick) if options.extra_slots else None
         self._elastic = ElasticAttempts(jobs, driver, self.limits, order)
         queueing = options.queueing
@@ -89,6 +90,7 @@ class Granter:
     def ended(self, job: ActiveJob) -> None:
         """The job has ended."""
         self.waiting.drop(job.run.job)
+        self.long.discard(job.run.job)
         if self.extra is not None:
             self.extra.ended(job, self.waiting.now)
 
@@ -118,6 +120,8 @@ class Granter:
 
     def start(self, grant: Grant, now: float) -> AttemptId:
         """Start what was granted; its job waits for what it has ready besides."""
+        if self.extra is not None and self.extra.is_long(self._jobs[grant.job]):
+            self.long.add(grant.job)
         spec = self._driver.apply(grant, now).spec
         if spec.most:
             self._elastic.begun(grant.job)
