@@ -272,7 +272,11 @@ class Incremental:
             self.below = self.cuts = f"groups below its joins fail: {str(error).splitlines()[0]}"
             return {}
         found = turn.joined(self.below, parts, self._merging.types) if parts else []
-        return {head: turn.parts.put(head, part) for head, part in zip(missing, found, strict=True)}
+        return {
+            head: turn.parts.put(head, part)
+            for head, part in zip(missing, found, strict=True)
+            if len(part.rows) or not _may_have_total(self._sums.sql)
+        }
 
     def _part(
         self,
@@ -323,6 +327,12 @@ def incremental(
             if isinstance(one.inner, Incremental):
                 one.inner.close()
     return reason or NO_SUMS
+
+
+def _may_have_total(sql: str) -> bool:
+    """True if a query of sums may have a row where no rows are read: the total of its grouping sets. The sums over
+    groups below joins have none then."""
+    return any(word in sql.upper() for word in ("ROLLUP", "CUBE", "GROUPING SETS"))
 
 
 def _exact(name: str, text: str, planning: ViewPlanning, cut: bool) -> Exact:

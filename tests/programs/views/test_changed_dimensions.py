@@ -180,6 +180,16 @@ def test_groups_that_fail_below_a_join_are_computed_above_it(session: qoop.Sessi
     assert found and found == world.expected(query)
 
 
+@pytest.mark.parametrize("groups", ["ROLLUP (name)", "CUBE (name, size)", "GROUPING SETS ((), (name))"])
+def test_joins_without_rows_leave_the_total(session: qoop.Session, world: World, groups: str) -> None:
+    query = f"SELECT count(*) AS c, sum(v) AS s FROM sales JOIN dim USING (k) GROUP BY {groups}"
+    session.sql(f"CREATE MATERIALIZED VIEW v WITH (refresh_mode = 'incremental') AS {query}")
+    assert len(session.sql("FROM v")) > 1
+    world._write("SELECT 1::BIGINT AS k, 'a' AS name, 1 AS size LIMIT 0", world.folder / "dim.parquet")
+    session.sql("REFRESH MATERIALIZED VIEW v")
+    assert rounded(session.sql("FROM v").fetchall()) == world.expected(query) == rounded([(0, None)])
+
+
 def test_small_new_files_are_read_again_once_for_their_groups_below_the_joins(
     session: qoop.Session, world: World
 ) -> None:
