@@ -58,10 +58,10 @@ cpu, or as much, in all but two. Of those above, one of seven did."""
 SHORT_AGAIN = 0.1
 """The same as `SHORT_SECONDS` for a query that has run: a search for its next run waits until no job runs."""
 
-SEARCH_AFTER = 0.2
-"""Seconds of the first run of a query by DuckDB's plan after which others are searched for. The search takes 0.1 s of a
-CPU that DuckDB needs. At scale 1 it found a better plan for none of the 99 queries of TPC-DS, and some took 1.8 times
-as long."""
+SEARCH_AFTER = 0.15
+"""Seconds of the run of a query over small tables that may try all pairs of their rows, after which other plans are
+searched for. Most such queries end before: of those of TPC-DS at scale 1, some took 1.8 times as long next to a search,
+which found a better plan for none."""
 
 SEARCHES_FROM = 30.0
 """Seconds that a process must be expected to last for its queries to change plan: a search takes up to a second."""
@@ -219,7 +219,8 @@ class QueryPlanning(PlanSearch):
         """
         seconds, grid = self._cost.on_threads(own.seconds, share.cpu), self._grid(share)
         least = min(SHORT_AGAIN, SHORT_SECONDS) if own.runs else SHORT_SECONDS
-        short = seconds <= least and not self._earlier.did_not_end(own.bound.text) and not may_pair_rows(own)
+        small = seconds <= least and not self._earlier.did_not_end(own.bound.text)
+        short = small and not may_pair_rows(own)
         plan = own.plan
         known = self._plans.kept(text, grid) if not short and self._plans.has_alternatives(text, grid) else ()
         if known and not self._earlier.losses.survive:
@@ -229,7 +230,7 @@ class QueryPlanning(PlanSearch):
         ):
             return None
         adaptive = self._adaptive(text, share, own.bound, own.tables, at_once=not short, whole=plan.root.whole)
-        if adaptive is not None and not own.runs and not known:
+        if adaptive is not None and small and not short:
             adaptive = replace(adaptive, search_after=SEARCH_AFTER)
         return Planned(own.bound, plan, own.tables, time.perf_counter() - begun, 0.0, adaptive, share)
 
