@@ -82,6 +82,10 @@ class SelectBlock:
         self.correlated = [p for p in predicates if columns_of(p) & self.scope.outer]
         if self.correlated and any(map(_may_not_correlate, self.node.find_all(exp.Join, exp.TableSample))):
             raise Unsupported("a join or sample that DuckDB may refuse in a correlated subquery")
+        if self.builder.as_duckdb_reads:  # pushes filters down before it takes the outer values of subqueries
+            here = frozenset(self.relation.columns)
+            self.relation = _filtered(self.relation, [p for p in local if columns_of(p) <= here])
+            local = [p for p in local if not columns_of(p) <= here]
         self.relation = _filtered(_attached(self.relation, env), local)
 
     def spelt_out(self, condition: exp.Expression) -> exp.Expression:

@@ -133,3 +133,18 @@ def test_a_bad_order_costs_more(world: World) -> None:
     assert relation is not None
     planning = Planning(bound, relation, world.stats, {})
     assert planning.duckdb_seconds(relation, explained) > 5 * planning.duckdb_seconds(relation)
+
+
+def test_outer_values_of_a_subquery_are_those_that_the_filters_leave(world: World) -> None:
+    """A subquery that is correlated by an inequality reads the outer values first: not of all pairs of rows."""
+    joined = "SELECT sum(amount) FROM sales, days, items WHERE day = id AND item = sku AND month = 3"
+    exists = "EXISTS (SELECT * FROM stock WHERE what = item AND number <> amount)"
+
+    def seconds(text: str) -> float:
+        bound = world.binder.bind(text)
+        relation = as_duckdb_reads(bound, world.binder.describe)
+        assert relation is not None
+        return Planning(bound, relation, world.stats, {}).duckdb_seconds(relation)
+
+    alone = seconds(joined)
+    assert alone < seconds(f"{joined} AND {exists}") < 50 * alone
