@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,29 @@ def test_psycopg2(shop: Shop, rows: list[Any]) -> None:
         cursor.execute("SELECT %s::text, id FROM public.customers WHERE name = %s", ("x", "bob"))
         assert cursor.fetchall() == [("x", 2)]
     connection.close()
+
+
+def test_columns_are_described_in_the_types_that_they_come_in(shop: Shop) -> None:
+    """asyncpg reads binary values by the columns of a statement whose parameters have no values yet."""
+    asyncpg = pytest.importorskip("asyncpg", reason="asyncpg is not installed")
+    noon, new_year = time(12), datetime(2024, 1, 1, tzinfo=UTC)
+    asked = [
+        ("SELECT $1, $2 AS b, 3", ("x", "y"), ("x", "y", 3)),
+        ("SELECT 1 + $1::BIGINT, substr($2, 2, 2)", (5, "tea"), (6, "ea")),
+        ("SELECT $1::TIME, $2::TIMESTAMP WITH TIME ZONE", (noon, new_year), (noon, new_year)),
+        ("SELECT 'infinity'::DATE, '-infinity'::TIMESTAMP", (), (date.max, datetime.min)),
+        ("SELECT ['-infinity'::DATE, NULL], DATE '1500-01-01'", (), ([date.min, None], date(1500, 1, 1))),
+    ]  # fmt: skip
+
+    async def questions() -> None:
+        connection = await asyncpg.connect(**shop.keywords)
+        for text, values, row in asked:
+            assert tuple(await connection.fetchrow(text, *values)) == row
+        with pytest.raises(asyncpg.PostgresError, match="out of range"):
+            await connection.fetch("SELECT DATE '5877642-06-25 (BC)'")
+        await connection.close()
+
+    asyncio.run(questions())
 
 
 def test_asyncpg(shop: Shop, rows: list[Any]) -> None:

@@ -20,7 +20,7 @@ from qoop.interfaces.server.postgres.cursors import Cursors, SqlCursor
 from qoop.interfaces.server.postgres.explaining import Explained, explained_plan, explaining
 from qoop.interfaces.server.postgres.messages import Gone, Reader, Wire
 from qoop.interfaces.server.postgres.parameter_types import parameter_types
-from qoop.interfaces.server.postgres.parameters import expression, parameter_count, with_expressions
+from qoop.interfaces.server.postgres.parameters import expression, parameter_count, unbound, with_expressions
 from qoop.interfaces.server.postgres.portals import (
     Answer,
     BrokenTransaction,
@@ -231,7 +231,9 @@ class Client:
 
     def _columns(self, statement: Prepared, types: Sequence[int]) -> Columns:
         """The columns of a statement whose parameters have no values yet."""
-        text = with_expressions(statement.text, [expression(oid, 0, None) for oid in types])
+        by_text = parameter_types(statement.text, self._service.session) if types else {}
+        nulls = [unbound(oid, by_text.get(number) == oid) for number, oid in enumerate(types, 1)]
+        text = with_expressions(statement.text, nulls)
         if not text or copy_of(text) is not None:
             return ()
         if (found := utility(text, self._status)) is not None:

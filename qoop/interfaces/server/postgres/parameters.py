@@ -44,7 +44,7 @@ def expression(oid: int, form: int, data: bytes | None) -> str:
     """A value as an expression. form: 0, a text; 1, binary. Raises QueryError.
 
     >>> expression(23, 1, bytes(3) + bytes([7])), expression(0, 0, b"it's"), expression(1082, 0, b"2026-01-02")
-    ('CAST(7 AS INTEGER)', "'it''s'", "CAST('2026-01-02' AS DATE)")
+    ('CAST(CAST(7 AS INTEGER) AS INTEGER)', "'it''s'", "CAST('2026-01-02' AS DATE)")
     """
     if data is None:
         return "NULL"
@@ -92,7 +92,28 @@ def _binary(oid: int, data: bytes) -> str:
     decode = _DECODERS.get(oid)
     if decode is None:
         raise QueryError(f"a value of PostgreSQL's type {oid} is not taken in binary form: send a text")
-    return literal(decode(data))
+    return typed(oid, literal(decode(data)))
+
+
+def typed(oid: int, sql: str) -> str:
+    """An expression in the type that its parameter has; a text takes that of what it is compared with.
+
+    >>> typed(20, "5"), typed(25, "'a'")
+    ('CAST(5 AS BIGINT)', "'a'")
+    """
+    return sql if oid in (*_UNKNOWN, 1700) or oid not in NAMES else f"CAST({sql} AS {NAMES[oid][1]})"
+
+
+def unbound(oid: int, is_by_text: bool) -> str:
+    """The expression in the place of a parameter without a value. is_by_text: its text says that it has this type.
+
+    >>> unbound(20, False), unbound(25, True), unbound(25, False)
+    ('CAST(NULL AS BIGINT)', 'CAST(NULL AS VARCHAR)', 'NULL')
+    """
+    inner = ELEMENTS.get(oid, oid)
+    if inner not in NAMES or (oid in _UNKNOWN and not is_by_text):
+        return "NULL"
+    return f"CAST(NULL AS {NAMES[inner][1]}{'[]' if oid in ELEMENTS else ''})"
 
 
 def _elements(reader: Reader) -> Sequence[Any]:

@@ -12,6 +12,8 @@ from qoop.interfaces.server.postgres.catalog.types import element, encoder, pg_t
 from qoop.interfaces.server.postgres.messages import HEAD, long, message, short, text, unsigned
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from qoop.query.result import Result
 
 TEXT, BINARY = 0, 1
@@ -82,12 +84,34 @@ def _columns(part: Result, formats: Sequence[int], types: Sequence[str]) -> list
         if not ours[number]:
             found.append([_text(one, type_name) for one in (texts[number] if texts else ())])
         elif formats[number] == BINARY:
-            write = encoder(type_name)
-            assert write is not None
-            found.append([sized(None if one is None else write(one)) for one in arrow[number].to_pylist()])
+            found.append(_written(encoder(type_name), _since_1970(arrow[number]), type_name))
         else:
-            found.append([sized(None if one is None else _array(one)) for one in arrow[number].to_pylist()])
+            found.append(_written(_array, arrow[number], type_name))
     return found
+
+
+def _written(write: Callable[[Any], bytes] | None, column: pa.ChunkedArray, type_name: str) -> list[bytes]:
+    """The values of a column, each after its length. Raises QueryError for a time that has no such form."""
+    assert write is not None
+    try:
+        return [sized(None if one is None else write(one)) for one in column.to_pylist()]
+    except OverflowError as error:
+        raise QueryError(f"a value of type {type_name} is out of range ({error}): cast it to VARCHAR") from error
+
+
+def _since_1970(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Dates as days and timestamps as microseconds, also those that Python has none for; other values as they are."""
+    import pyarrow as pa
+
+    is_list = pa.types.is_list(column.type)
+    plain = column.type.value_type if is_list else column.type
+    if pa.types.is_date32(plain):
+        number: pa.DataType = pa.int32()
+    elif pa.types.is_timestamp(plain):
+        number = pa.int64()
+    else:
+        return column
+    return column.cast(pa.list_(number) if is_list else number)
 
 
 def _text(one: str | None, type_name: str) -> bytes:

@@ -15,10 +15,7 @@ from qoop.catalog.value import value
 Encoder = Callable[[Any], bytes]
 
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
-_FIRST_DAY = datetime.date(2000, 1, 1)
-_FIRST_TIME = datetime.datetime(2000, 1, 1)
-_FIRST_INSTANT = datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
-_MICROSECOND = datetime.timedelta(microseconds=1)
+_DAYS_TO_2000 = 10_957
 _MINUS = 0x4000  # sign of a numeric
 
 
@@ -36,15 +33,25 @@ class PgType:
     modifier: int = -1
 
 
-def days(one: datetime.date) -> bytes:
-    """A date in binary form."""
-    return ((one - _FIRST_DAY).days).to_bytes(4, "big", signed=True)
+def days(since: int) -> bytes:
+    """A date, as days since 1970, in binary form. Raises OverflowError.
+
+    >>> days(10957).hex(), days(2**31 - 1).hex(), days(1 - 2**31).hex()
+    ('00000000', '7fffffff', '80000000')
+    """
+    return _since_2000(since, _DAYS_TO_2000, 4)
 
 
-def instant(one: datetime.datetime) -> bytes:
-    """A timestamp, with a time zone or without, in binary form."""
-    since = one - (_FIRST_INSTANT if one.tzinfo else _FIRST_TIME)
-    return (since // _MICROSECOND).to_bytes(8, "big", signed=True)
+def instant(since: int) -> bytes:
+    """A timestamp, with a time zone or without, as microseconds since 1970, in binary form. Raises OverflowError."""
+    return _since_2000(since, _DAYS_TO_2000 * 86_400_000_000, 8)
+
+
+def _since_2000(since: int, epoch: int, size: int) -> bytes:
+    """A number since 1970 as one since 2000. The greatest one, and its negative, are DuckDB's infinity."""
+    most = (1 << 8 * size - 1) - 1
+    found = since - epoch if abs(since) < most else since if since > 0 else -most - 1
+    return found.to_bytes(size, "big", signed=True)
 
 
 def time_of_day(one: datetime.time) -> bytes:
