@@ -39,7 +39,7 @@ def texts(column: pa.ChunkedArray, type_: str) -> list[str | None] | None:
 def json_objects(
     names: Sequence[str], columns: Sequence[pa.ChunkedArray], types: Sequence[str]
 ) -> Iterator[str] | None:
-    """The rows as objects, as DuckDB's ``to_json`` writes them; None if only DuckDB can.
+    r"""The rows as objects, as DuckDB's ``to_json`` writes them; None if only DuckDB can.
 
     >>> columns = pa.chunked_array([[1, None]]), pa.chunked_array([['a"b', "c"]])
     >>> list(json_objects(("n", "name"), columns, ("BIGINT", "VARCHAR")) or ())
