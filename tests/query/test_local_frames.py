@@ -36,6 +36,19 @@ def test_variables_are_tables_where_no_table_has_the_name() -> None:
             session.sql("FROM lazy")
 
 
+def test_relations_of_duckdb_and_columns_of_several_types_are_read_as_duckdb_does() -> None:
+    with duckdb.connect() as connection, qoop.connect(slots=1, memory="500MB") as session:
+        mixed = pd.DataFrame({"o": [1, "x", None], "n": [1, 2, 3]})
+        assert len(mixed) == 3
+        connection.execute("CREATE TABLE made AS SELECT 3 AS n")
+        relation = connection.sql("FROM made")
+        both = "SELECT o, n FROM mixed JOIN relation USING (n) UNION ALL FROM mixed ORDER BY ALL"
+        assert session.sql(both).fetchall() == connection.sql(both).fetchall() != []
+        assert session.sql("FROM mixed").types == ["VARCHAR", "BIGINT"]
+        connection.execute("INSERT INTO made VALUES (4)")
+        assert session.sql("SELECT sum(n) FROM relation").fetchall() == [(7,)] == relation.sum("n").fetchall()
+
+
 @pytest.mark.parametrize("off", [{"local_frames": False}, {"locked": True}])
 def test_they_can_be_left_alone(off: dict[str, bool]) -> None:
     with qoop.connect(slots=1, memory="500MB", **off) as session, pytest.raises(qoop.QoopError, match="of_the_module"):

@@ -69,6 +69,12 @@ def test_mistakes_are_reported(text: str, message: str, session: qoop.Session) -
         session.sql(text)
 
 
+def test_a_rollback_that_is_refused_ends_the_transaction(session: qoop.Session) -> None:
+    with pytest.raises(qoop.QueryError, match="nothing is rolled back"):
+        session.sql("BEGIN; CREATE TABLE kept AS SELECT 1 AS n; ROLLBACK")
+    assert session.sql("BEGIN; FROM kept; COMMIT; FROM kept").fetchall() == [(1,)]
+
+
 def test_threads_are_slots_and_a_locked_session_remembers_nothing(session: qoop.Session) -> None:
     session.sql("SET threads = 2")
     assert session.available.cpu == 2

@@ -78,11 +78,11 @@ class SessionState:
             begun, changed = self._begun, self._changed
             if (statement.word == "BEGIN") == begun:
                 raise QueryError("there is a transaction already" if begun else "there is no transaction: BEGIN first")
+            self._begun, self._changed = statement.word == "BEGIN", False  # a ROLLBACK that is refused ends it, too
             if statement.word == "ROLLBACK" and changed:
                 raise QueryError(
                     "nothing is rolled back: each statement takes effect at once, and tables have changed since BEGIN"
                 )
-            self._begun, self._changed = statement.word == "BEGIN", False
 
     def changed(self) -> None:
         """A statement has changed tables or views."""

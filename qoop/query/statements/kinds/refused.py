@@ -16,7 +16,7 @@ _REASONS = {
     "CHECKPOINT": "each change of a table is kept as soon as it is made",
     "FORCE CHECKPOINT": "each change of a table is kept as soon as it is made",
     "ANALYZE": "statistics are collected when plans need them, and by Session.statistics(table)",
-    "VACUUM": "each change writes the whole table again, so nothing is left to remove",
+    "VACUUM": "changes of a table pack its small pieces and remove old ones by themselves",
     "COMMENT": "tables and columns keep no comments",
     "COPY FROM DATABASE": "EXPORT DATABASE and IMPORT DATABASE move all tables",
     "UPDATE EXTENSIONS": "INSTALL downloads an extension, LOAD loads it",
