@@ -58,7 +58,7 @@ from qoop.engine.storage.retention import Retention
 from qoop.engine.storage.scratch import Scratch
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, MachineId, TaskSpec
 from qoop.planner.packing import shrunk_to_fit
-from qoop.planner.plan import STORE_PER_KERNEL, Resources
+from qoop.planner.plan import STORE_PER_KERNEL, WHOLE_PER_TASKS, Resources
 
 if TYPE_CHECKING:
     from qoop.engine.backends.local_attempt import Ahead
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
 MACHINE: MachineId = "local"
 KERNEL_SHARE = 0.5
-ALONE_SHARE = 0.75  # for DuckDB's own plan while it runs alone, less the outputs held: it keeps none on the way
+ALONE_SHARE = KERNEL_SHARE * WHOLE_PER_TASKS  # for DuckDB's own plan while it runs alone, less the outputs held
 STORE_SHARE = KERNEL_SHARE * STORE_PER_KERNEL
 _PROCESS = 110_000_000  # bytes that Python, its libraries and a plan take
 _MOST_SPARE = 2  # workers and kernels on top of the slots that stay, once they were needed

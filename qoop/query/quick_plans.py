@@ -17,7 +17,7 @@ from qoop.catalog.value import value
 from qoop.engine.task import CheckpointKey, checkpoint_key
 from qoop.planner.estimate.cost import SPILL_BYTE
 from qoop.planner.finish import Done
-from qoop.planner.plan import Plan, Resources
+from qoop.planner.plan import WHOLE_PER_TASKS, Plan, Resources
 from qoop.planner.search.candidate import Candidate, Grid
 from qoop.planner.variants import CUTTING, Variant
 from qoop.query.job import Prepared
@@ -47,11 +47,12 @@ class QuickPlans:
     prepared: Prepared | None = None
 
     def spilling(self, share: Resources) -> float:
-        """Seconds of one thread that DuckDB's plan should take for tables that do not fit the memory: as the plan of
+        """Seconds of one thread that DuckDB's plan should take for tables that do not fit its memory: as the plan of
         one task, whose tables are as large. Rows that are sorted for windows cost it next to nothing more."""
+        memory = WHOLE_PER_TASKS * share.memory
         lone = [one.plan.stages for one in self.candidates if one.variant.lone]
         excess = [
-            sum(max(0.0, one.estimate.task_wants - share.memory) for one in stages if " OVER (" not in one.sql)
+            sum(max(0.0, one.estimate.task_wants - memory) for one in stages if " OVER (" not in one.sql)
             for stages in lone
         ]
         return share.cpu * SPILL_BYTE * min(excess, default=0.0)

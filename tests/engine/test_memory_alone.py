@@ -21,7 +21,7 @@ def limit(session: qoop.Session) -> float:
 def test_it_has_what_outputs_leave_free() -> None:
     with qoop.connect(slots=2, memory="1GB", staged=False) as session:
         session.register("t", pa.table({"a": [1, 2, 3]}))
-        assert limit(session) == pytest.approx(750e6, rel=0.01)
+        assert limit(session) == pytest.approx(900e6, rel=0.01)
 
 
 def test_the_outputs_that_are_held_are_left_out() -> None:
@@ -30,4 +30,4 @@ def test_the_outputs_that_are_held_are_left_out() -> None:
         session.register("many", pa.table({"i": range(2_000_000)}))
         kept = session.submit("SELECT i, i * 2 AS j FROM many").result()
         assert kept.arrow().num_rows == 2_000_000
-        assert limit(session) == pytest.approx(750e6 - 32e6, rel=0.01)
+        assert limit(session) == pytest.approx(900e6 - 32e6, rel=0.01)

@@ -29,6 +29,7 @@ from qoop.engine.task import TaskSpec
 from qoop.planner.algebra.relation import Relation
 from qoop.planner.estimate.observed import NOTHING
 from qoop.planner.packing import on_threads
+from qoop.planner.plan import Plan
 from qoop.planner.planner import Planning
 from qoop.planner.variants import Variant
 from qoop.planner.whole_query import OWN_PLAN
@@ -166,6 +167,18 @@ def expect(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 
 def plans(job: qoop.Job) -> list[bool]:
     return [plan.root.whole for plan in job.plans]
+
+
+@pytest.mark.parametrize(("part", "spills"), [(0.9, False), (1.7, False), (1.9, True)])
+def test_it_spills_what_does_not_fit_the_memory_that_it_has(session: qoop.Session, part: float, spills: bool) -> None:
+    """Tasks have 500 MB, and DuckDB's plan that runs alone 900: it keeps no outputs."""
+    planning = session.planning
+    share, quick = planning.usable, planning._quick_plans(JOIN, planning.usable)
+    lone = next(one for one in quick.candidates if one.variant.lone)
+    *others, root = lone.plan.stages
+    root = replace(root, estimate=replace(root.estimate, task_wants=part * share.memory))
+    quick = replace(quick, candidates=(replace(lone, plan=Plan((*others, root), lone.plan.columns)),))
+    assert (quick.spilling(share) > 0.0) == spills
 
 
 def test_a_long_query_begins_with_it_and_goes_over_to_a_plan_that_ends_sooner(
