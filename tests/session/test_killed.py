@@ -141,3 +141,15 @@ def duckdb_answer(data: Path) -> list[tuple[object, ...]]:
         found = connection.sql(QUERY).fetchall()
     assert len(found) == 7
     return found
+
+
+def test_a_short_query_that_may_try_all_pairs_of_rows_begins_at_once(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As without a folder: what is lost with its process is less than a comparison of plans takes."""
+    monkeypatch.setenv("QOOP_STAGED", "0")
+    monkeypatch.setattr("qoop.query.planning.may_pair_rows", lambda _: True)
+    monkeypatch.setattr("qoop.query.planning.QueryPlanning._after_quick_search", None)
+    with qoop.connect(**OPTIONS, checkpoints=tmp_path) as session:
+        session.register_folder(data)
+        assert session.planning.plan(QUERY).plan.root.whole
