@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 
 from qoop.catalog.statistics.stats import TableStats
+from qoop.planner.algebra.float_order import FloatOrder, float_order_of
 from qoop.planner.algebra.interning import Interner
 from qoop.planner.algebra.relation import Exchange, Relation, Scan, walk
 from qoop.planner.arrange.arrange import Arranger
@@ -27,7 +28,6 @@ from qoop.planner.exchange.cut import Cutter, Identity
 from qoop.planner.exchange.exchange import place_exchanges
 from qoop.planner.exchange.exchange_cost import OperatorFacts
 from qoop.planner.identity.determinism import NonDeterminism
-from qoop.planner.identity.float_order import FloatOrder, float_order_of
 from qoop.planner.identity.provenance import Provenances
 from qoop.planner.join_order.duckdb_order import DuckDBOrder, KnownTable
 from qoop.planner.plan import Plan, Resources

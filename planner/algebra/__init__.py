@@ -15,6 +15,7 @@
     two_phase.py        partial aggregates and their merge
     grouping_sets.py    grouping sets in two branches
     cascade.py          grouping sets made from each other
+    float_order.py      sums whose last digits decide something
     facts.py            the factors and predicates of a stage's rows, for containment
     interning.py        one object for equal relations
     outline.py          a relation in one line

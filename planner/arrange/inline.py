@@ -7,9 +7,9 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from qoop.planner.algebra.expr import Column
+from qoop.planner.algebra.float_order import FloatOrder, float_order_of, with_digits
 from qoop.planner.algebra.relation import Opaque, Project, Relation, Shared, walk, with_inputs
 from qoop.planner.identity.determinism import is_non_deterministic
-from qoop.planner.identity.float_order import FloatOrder, float_order_of
 
 MOST_COPIES = 6
 """Readers of a shared subplan up to which it is ever written out for each."""
@@ -64,7 +64,13 @@ class _Inliner:
         return self.bodies[id(shared)]
 
     def may_copy(self, shared: Shared, body: Relation) -> bool:
-        """A subplan that reads one that stays shared stays shared too: that one's columns have one name each."""
+        """A subplan that reads one that stays shared stays shared too: that one's columns have one name each.
+
+        So does one with sums whose last digits decide something above it: that would move into the copies, and no other
+        run could use their outputs.
+        """
+        if self.float_order.deciding and with_digits(shared.input):
+            return False
         if self.readers[shared.name] > MOST_COPIES or is_non_deterministic(shared.input, self.float_order):
             return False
         return not any(isinstance(node, Opaque | Shared) for node in walk(body))

@@ -10,5 +10,4 @@
     containment.py   whether one output holds all that another asks for
     canonical_form.py          a text that is equal for fragments that compute alike
     determinism.py        what may come out differently when it runs again
-    float_order.py        sums whose last digits decide something
 """

@@ -2,7 +2,7 @@
 
 The answer errs on the side of caution: functions are deterministic if they are listed here, an order is total
 if that can be shown. Sums of floating point numbers differ in their last digits with the order of summation; that
-counts where the digits decide something, which depends on the whole query (:mod:`qoop.planner.identity.float_order`).
+counts where the digits decide something, which depends on the whole query (:mod:`qoop.planner.algebra.float_order`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Set
 
 from qoop.planner.algebra.expr import Call, Column, Expr, columns_of, is_volatile, walk
+from qoop.planner.algebra.float_order import EXACT, FloatOrder, float_order_of
 from qoop.planner.algebra.properties import unique_keys
 from qoop.planner.algebra.relation import (
     Aggregate,
@@ -28,7 +29,6 @@ from qoop.planner.algebra.relation import (
     Window,
     WindowCall,
 )
-from qoop.planner.identity.float_order import EXACT, FloatOrder, float_order_of
 
 # Aggregates whose value does not depend on the order of their input.
 _DETERMINISTIC = frozenset(

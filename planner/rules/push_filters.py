@@ -24,6 +24,7 @@ from qoop.planner.algebra.expr import (
     is_volatile,
     substitute,
 )
+from qoop.planner.algebra.float_order import with_digits
 from qoop.planner.algebra.fold_constants import simplify, simplify_all
 from qoop.planner.algebra.properties import is_total, may_enter_joins
 from qoop.planner.algebra.relation import (
@@ -58,8 +59,7 @@ def push_filters(relation: Relation) -> Relation:
     pushed = pusher.push(relation, ())
     bodies: dict[str, Relation] = {}
     for name, shared in shared_subplans(relation).items():
-        predicates_of_readers = pusher.shared_predicates(name)
-        bodies[name] = pusher.push(shared.input, predicates_of_readers)
+        bodies[name] = pusher.push(shared.input, pusher.shared_predicates(shared))
     return replace_shared(pushed, bodies)
 
 
@@ -130,11 +130,19 @@ class _Pusher:
         self.readers.setdefault(shared.name, []).append(own)
         return filtered(node, predicates)
 
-    def shared_predicates(self, name: str) -> Predicates:
-        """The predicates that every row of the subplan must satisfy for at least one of its readers."""
-        predicates_of_readers = self.readers.get(name, [])
+    def shared_predicates(self, shared: Shared) -> Predicates:
+        """The predicates that every row of the subplan must satisfy for at least one of its readers.
+
+        The last digits of sums decide nothing there, if every reader has a further predicate: else no other run could
+        use the subplan's output (:mod:`qoop.planner.algebra.float_order`).
+        """
+        predicates_of_readers = self.readers.get(shared.name, [])
         if not predicates_of_readers or not all(predicates_of_readers):
             return ()
+        digits = with_digits(shared.input)
+        if digits:
+            exact = [tuple(p for p in own if digits.isdisjoint(columns_of(p))) for own in predicates_of_readers]
+            predicates_of_readers = exact if all(exact) else predicates_of_readers
         return simplify_all((simplify(disjunction(conjunction(predicates) for predicates in predicates_of_readers)),))
 
     def _into_inner(self, node: Join, predicates: Predicates) -> Relation:

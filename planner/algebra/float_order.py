@@ -96,6 +96,22 @@ def float_order_of(relation: Relation) -> FloatOrder:
     return FloatOrder(own, frozenset(found.matched), found.deciding)
 
 
+def with_digits(relation: Relation) -> frozenset[Column]:
+    """The columns of a relation's operators that carry the last digits of sums.
+
+    >>> from qoop.planner.algebra.relation import Scan
+    >>> f, s = Column("f", "DOUBLE"), Column("s", "DOUBLE")
+    >>> summed = Aggregate(
+    ...     Scan("t", "1", (("f", f),)), (), (Aggregation(s, Call("sum", (f,), "sum({0})", "DOUBLE")),)
+    ... )
+    >>> [str(column) for column in with_digits(summed)]
+    ['s']
+    """
+    found = _DigitOrigins()
+    found.visit(relation)
+    return frozenset(found.origins)
+
+
 class _DigitOrigins:
     """One walk up a relation.
 
