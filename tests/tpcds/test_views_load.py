@@ -41,7 +41,7 @@ def test_a_run_goes_on_from_its_results(
 ) -> None:
     words = ["bench", "fresh", "--data", str(data), "--days", str(tmp_path / "days"), "--views", "2"]
     words += ["--seconds", "0.1", "--results", str(tmp_path / "results.json")]
-    monkeypatch.setattr(load, "costs", lambda options: [(0.05, 0.5)] * options.views)
+    monkeypatch.setattr(load, "costs", lambda options: load.Costs([(0.05, 0.5)] * options.views, 0.06))
     assert main(words) == 0
     printed = capsys.readouterr().out
     assert printed.count("2 incremental, 0 wrong") == 3 and "turns" in printed and "goals of" in printed

@@ -90,13 +90,13 @@ def _fresh(options: argparse.Namespace) -> int:
     settings = {name: getattr(options, name) for name in ("data", "views", "load", "seconds", "there")}
     results = Results(None if options.results is None else Path(options.results), settings)
     if results.get("costs") is None:
-        results.put("costs", load.costs(run))
-    costs = results.get("costs")
-    targets = load.goals(run, [refresh for refresh, _ in costs], options.load)
+        results.put("costs", asdict(load.costs(run)))
+    costs = load.Costs(**results.get("costs"))
+    targets = load.goals(run, costs.together, options.load)
     print(
         f"{options.views} views with goals of {min(targets):.1f} to {max(targets):.1f} s; a refresh takes "
-        f"{median(refresh for refresh, _ in costs) * 1e3:.1f} ms of cpu in the median, "
-        f"{median(refresh / full for refresh, full in costs):.1%} of a full one",
+        f"{median(refresh for refresh, _ in costs.alone) * 1e3:.1f} ms of cpu in the median, "
+        f"{median(refresh / full for refresh, full in costs.alone):.1%} of a full one",
         flush=True,
     )
     for policy in load.POLICIES:

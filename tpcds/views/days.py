@@ -37,8 +37,8 @@ def split(data: Path, folder: Path) -> list[Path]:
 
 
 class Landing:
-    """Days that land in the folders of tables, one after the other. live: the folders. there: the part of the days
-    that is in them at the start, at least one."""
+    """Days that land in the folders of tables, one after the other; after the last one they land again, under other
+    names. live: the folders. there: the part of the days that is in them at the start, at least one."""
 
     def __init__(self, staged: Path, live: Path, seed: int, there: float = 0.8) -> None:
         self._staged, self._live, self._draw = staged, live, Random(seed)
@@ -53,12 +53,14 @@ class Landing:
     @property
     def left(self) -> int:
         """Days that have not landed."""
-        return len(self._days) - self._next
+        return max(0, len(self._days) - self._next)
 
     def land(self, changes: bool = True) -> None:
         """Another day. changes: now and then an earlier day is replaced, or removed."""
+        again, place = divmod(self._next, len(self._days))
+        day = self._days[place]
         for table in CHANNELS:
-            self._put(table, self._days[self._next], shutil.copyfile)
+            self._put(table, day, shutil.copyfile, f"{_plain(day)}-again-{again}" if again else "")
             if changes and self._draw.randrange(_CHANGED) == 0:
                 self._change(table)
         self._next += 1

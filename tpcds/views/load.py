@@ -2,8 +2,11 @@
 
 ::
 
-    cost of a refresh of each view ──> goals at which all take a part of a thread's time, the load
+    cost of all views a day, if each is refreshed once in 0.8 of its goal ──> goals of a load, a part of a thread
     the session refreshes by its goals, or all views take turns, while days land ──> lags of all refreshes
+
+What a view costs alone does not give the load: days are replaced and removed, a refresh takes over as many days as
+have come, and views that are due together compare their tables once. So the cost is that of all, while days land.
 
 At the end each view is compared with DuckDB's answer over the files that are there.
 """
@@ -35,7 +38,13 @@ POLICIES = ("max-min", "fair", "turns")
 """The ways in which the session shares its thread's time between views with goals; and views without goals that are
 refreshed one after the other."""
 
-_AIM = 0.8  # of a goal: how old the oldest change is when a refresh ends
+_AIM = 0.8  # of a goal: the time between two refreshes
+
+_DAYS_TOGETHER = 160
+"""Days over which the cost of all views is taken: ten refreshes or more of each."""
+
+_COLLECTED = 1.0
+"""Seconds between two looks at the refreshes so far: a session keeps the last 200 of a view."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +58,15 @@ class LoadOptions:
     seconds: float = 60.0
     memory: str = "2GB"
     there: float = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Cpu seconds. alone: of a refresh of each view after another day, and of one from all rows. together: of all views
+    a day, see `_together`."""
+
+    alone: list[tuple[float, float]]
+    together: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +98,8 @@ def _world(options: LoadOptions, sharing: str | None = None) -> Iterator[tuple[S
         shutil.rmtree(live, ignore_errors=True)
 
 
-def costs(options: LoadOptions) -> list[tuple[float, float]]:
-    """The cpu seconds of a refresh of each view after another day, and those of one from all rows."""
+def costs(options: LoadOptions) -> Costs:
+    """The costs of the views on this machine."""
     found: list[list[float]] = []
     with _world(options) as (session, landing, _):
         views = shapes(options.views)
@@ -91,8 +109,30 @@ def costs(options: LoadOptions) -> list[tuple[float, float]]:
         for _ in range(3):
             landing.land()
             found.append([cpu_seconds(refresh) for refresh in refreshes])
+        together = _together(session, landing, views)
         full = [cpu_seconds(partial(session.sql, f"REFRESH MATERIALIZED VIEW {one.name} FULL")) for one in views]
-    return [(median(one), whole) for *one, whole in zip(*found, full, strict=True)]
+    return Costs([(median(one), whole) for *one, whole in zip(*found, full, strict=True)], together)
+
+
+def _together(session: Session, landing: Landing, views: Sequence[Shape]) -> float:
+    """The cpu seconds a day of all views, if each is refreshed once in `_AIM` of its goal, and those of a day compare
+    their tables once."""
+    spent, due = 0.0, dict.fromkeys((one.name for one in views), 0.0)
+    for day in range(_DAYS_TOGETHER):
+        landing.land()
+        names = [name for name, at in due.items() if at <= day]
+        spent += cpu_seconds(partial(_round, session, names))
+        for one in views:
+            if one.name in names:
+                due[one.name] += _AIM * _DAYS * one.goal
+    return spent / _DAYS_TOGETHER
+
+
+def _round(session: Session, names: Sequence[str]) -> None:
+    with session.materialized.comparing_once():
+        for name in names:
+            session.materialized.behind(name)
+            session.materialized.refresh_view(name)
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
@@ -102,11 +142,9 @@ def cpu_seconds(work: Callable[[], object]) -> float:
     return time.process_time() - begun
 
 
-def goals(options: LoadOptions, seconds: Sequence[float], load: float) -> list[float]:
-    """Lag goals at which refreshes of these seconds take this part of a thread's time."""
-    views = shapes(options.views)
-    unit = sum(cost / (_AIM * one.goal) for cost, one in zip(seconds, views, strict=True)) / load
-    return [one.goal * unit for one in views]
+def goals(options: LoadOptions, together: float, load: float) -> list[float]:
+    """Lag goals at which the views take this part of a thread's time. together: see `Costs`."""
+    return [one.goal * _DAYS * together / load for one in shapes(options.views)]
 
 
 def play(options: LoadOptions, policy: str, targets: Sequence[float]) -> LoadMeasures:
@@ -118,26 +156,28 @@ def play(options: LoadOptions, policy: str, targets: Sequence[float]) -> LoadMea
             options_ = "" if turns else f"WITH (target_lag = '{goal:.3f} s')"
             session.sql(f"CREATE MATERIALIZED VIEW {one.name} {options_} AS {one.query}")
         begun, cpu, delay = time.monotonic(), time.process_time(), _run_delay()
-        before = {one.name: len(one.refreshes) for one in session.materialized.histories()}
-        _run(session, landing, min(targets) / _DAYS, options.seconds, views if turns else ())
+        lags = _Lags(session, dict(zip((one.name for one in views), targets, strict=True)))
+        _run(session, landing, min(targets) / _DAYS, options.seconds, views if turns else (), lags)
         took = time.monotonic() - begun
         cpu, delay = (time.process_time() - cpu) / took, (_run_delay() - delay) / took
-        lags = _lags(session, dict(zip((one.name for one in views), targets, strict=True)), before)
+        lags.collect()
+        ended = lags.ended()
         status = session.materialized_views()
         for one in views:
             session.sql(f"REFRESH MATERIALIZED VIEW {one.name}")
         wrong = _differences(session, views, live, options.data)
-        late = sum(lag > goal for lag, goal in lags)
+        late = sum(lag > goal for lag, goal in ended)
         return LoadMeasures(
-            len(lags), late / max(1, len(lags)), cpu, delay, wrong, sum(one.incremental for one in status)
+            len(ended), late / max(1, len(ended)), cpu, delay, wrong, sum(one.incremental for one in status)
         )
 
 
-def _run(session: Session, landing: Landing, pace: float, seconds: float, turns: Sequence[Shape]) -> None:
+def _run(session: Session, landing: Landing, pace: float, seconds: float, turns: Sequence[Shape], lags: _Lags) -> None:
     """Days land every `pace` seconds. turns: views that are refreshed in turn; none: the session does it."""
     begun, landed, place = time.monotonic(), 0, 0
-    while time.monotonic() < begun + seconds and landing.left:
+    while time.monotonic() < begun + seconds:
         if time.monotonic() >= begun + landed * pace:
+            lags.collect_now_and_then()
             landing.land()
             landed += 1
         elif turns:
@@ -147,15 +187,31 @@ def _run(session: Session, landing: Landing, pace: float, seconds: float, turns:
             time.sleep(max(0.0, begun + landed * pace - time.monotonic()))
 
 
-def _lags(session: Session, targets: dict[str, float], before: dict[str, int]) -> list[tuple[float, float]]:
-    """The lag and the goal of each refresh, and those of views that are too late now."""
-    found = []
-    for one in session.materialized.histories():
-        goal = targets[one.name]
-        found += [(refresh.lag, goal) for refresh in one.refreshes[before[one.name] :]]
-        if one.behind_since is not None and time.time() - one.behind_since > goal:
-            found.append((time.time() - one.behind_since, goal))
-    return found
+class _Lags:
+    """The lags of all refreshes from now on. targets: the goals by name."""
+
+    def __init__(self, session: Session, targets: dict[str, float]) -> None:
+        self._session, self._targets = session, targets
+        self._begun = self._looked = time.time()
+        self._found: dict[tuple[str, float], float] = {}  # by view and time
+
+    def collect_now_and_then(self) -> None:
+        """Look at the refreshes so far, if that was not done just now."""
+        if time.time() > self._looked + _COLLECTED:
+            self.collect()
+
+    def collect(self) -> None:
+        """Look at the refreshes so far."""
+        self._looked = time.time()
+        for one in self._session.materialized.histories():
+            self._found |= {(one.name, each.at): each.lag for each in one.refreshes if each.at > self._begun}
+
+    def ended(self) -> list[tuple[float, float]]:
+        """The lag and the goal of each refresh, and those of views that are too late now."""
+        found = [(lag, self._targets[name]) for (name, _), lag in self._found.items()]
+        behind = [(one.name, one.behind_since) for one in self._session.materialized.histories()]
+        now = [(time.time() - since, self._targets[name]) for name, since in behind if since is not None]
+        return [*found, *((lag, goal) for lag, goal in now if lag > goal)]
 
 
 def _run_delay() -> float:
