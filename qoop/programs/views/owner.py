@@ -2,8 +2,9 @@
 
 The thread begins with the first view that has a goal. It compares the tables of views with their editions, and
 refreshes one view at a time. Views whose comparisons are due at about the same time take part in one round, which
-compares each table once. Where their refreshes need more than the thread's time, each view has a share of it
-(`sharing.py`). While people's queries run, the thread rests, so that these keep their share.
+compares each table once in a tenth of their goals. Where their refreshes need more than the thread's time, `sharing.py`
+says which views are sampled, and, if sharing is not by the worst view, which share of the thread's time each has. While
+people's queries run, the thread rests, so that these keep their share.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,8 +20,19 @@ from qoop.adaptive.monitor.sleep import boot_seconds
 from qoop.adaptive.program import Begin, Stop
 from qoop.catalog.errors import TableChanged
 from qoop.catalog.value import value
-from qoop.programs.views.freshness import Freshness, Message, Refresh, RefreshEnded, TablesCompared, Wait
-from qoop.programs.views.sharing import RefreshCost, ViewLoad, ahead, shares
+from qoop.programs.views.freshness import (
+    EXPECTED,
+    IN_TIME,
+    SAFETY,
+    Allotted,
+    Freshness,
+    Message,
+    Refresh,
+    RefreshEnded,
+    TablesCompared,
+    Wait,
+)
+from qoop.programs.views.sharing import RefreshCost, ViewLoad, early, gap_of, shares
 
 if TYPE_CHECKING:
     from qoop.adaptive.program_log import MessageLog
@@ -30,9 +42,12 @@ _IDLE = 60.0
 _EARLY = 0.05
 """The part of its goal by which a view is compared early, to take part in a round."""
 
-_ROUND_SECONDS, _ROUND_PART = 1.0, 0.1
-"""A round that lasts longer, or longer than that part of the least goal, ends: another one begins with the view whose
-goal ends first, and compares the tables again."""
+_ROUND_SECONDS = 1.0
+"""A round that lasts longer ends: goals may have changed, and tables are compared again."""
+
+_OLD_PART, _OLD_PART_EXPECTED, _OLD_COSTS = 0.1, 0.5, 20
+"""A comparison serves a view for that part of its goal, and for that many times the seconds of a comparison. The second
+part is for changes at known intervals: then it serves until the next one is expected."""
 
 _SHARE_SECONDS = 1.0
 """Seconds between two divisions of the thread's time."""
@@ -71,6 +86,8 @@ class Refreshed(Protocol):
 
     def behind(self, name: str) -> float | None: ...
 
+    def changes_of(self, name: str) -> Sequence[float]: ...
+
     def refresh_view(self, name: str, full: bool = False, one_in: int = 1) -> bool: ...
 
     def last(self, name: str) -> Refreshment: ...
@@ -92,6 +109,7 @@ class _Program:
         self.cost = RefreshCost()
         self._rows_a_second = 0.0
         self._one_in = 1
+        self._gap = self._last = 0.0
         self._errors: dict[int, float] = {}
         self._measured = self._compared = boot_seconds()
         self._log = log
@@ -103,17 +121,36 @@ class _Program:
             self._log(self.state, message)
         self.state, orders = self.state.after(message)
         at = message.at if isinstance(message, TablesCompared | RefreshEnded) else 0.0
-        self._compared = boot_seconds() if at else self._compared
+        self._compared = boot_seconds() - message.age if isinstance(message, TablesCompared) else self._compared
         waits = [order.until - at for order in orders if isinstance(order, Wait)]
         self.next = boot_seconds() + waits[0] if waits else self.next
         self.refresh = next((order for order in orders if isinstance(order, Refresh)), None)
         return self.refresh is not None
 
+    def learn(self, changes: Sequence[float]) -> tuple[float, float]:
+        """The time of the last of these changes, and the seconds between changes, of these or those before."""
+        self._last = max(changes, default=self._last)
+        self._gap = gap_of(changes) or self._gap
+        return self._last, self._gap
+
+    @property
+    def old(self) -> float:
+        """Seconds after which a comparison no longer serves."""
+        return (_OLD_PART_EXPECTED if self._gap else _OLD_PART) * self.target.lag
+
+    def since_expected(self) -> float:
+        """Seconds since another change was expected; infinite: changes come at no known intervals."""
+        since = time.time() - self._last - EXPECTED * self._gap
+        return since % self._gap + EXPECTED / 2 * self._gap if self._gap and since > self._gap else math.inf
+
     def due(self) -> tuple[float, float]:
-        """The time of day when a refresh has to end, and the seconds that it takes. A change may have come just after
-        the last comparison."""
-        since = time.time() - (boot_seconds() - self._compared) if self.state.since is None else self.state.since
-        return since + self.target.lag, self.state.seconds
+        """The time of day when a refresh has to end, and the seconds that are left for it. A change may have come just
+        after the last comparison, or when it was expected."""
+        since = self.state.since
+        if since is None:
+            compared = time.time() - (boot_seconds() - self._compared)
+            since = max(compared, self._last + self._gap)
+        return since + IN_TIME * self.target.lag, SAFETY * self.state.seconds
 
     def measure(self, last: Refreshment, requested: int, seconds: float) -> None:
         """Learn from a refresh. requested: see `Refresh.one_in`."""
@@ -137,6 +174,32 @@ class _Program:
         )
 
 
+class _Compared:
+    """The tables that a round has compared. names: see `comparing_once`."""
+
+    def __init__(self, names: set[str]) -> None:
+        self._names = names
+        self._at: dict[str, float] = {}
+
+    def forget(self, seconds: float) -> None:
+        """Have the tables compared again that were compared longer ago."""
+        since = time.monotonic() - seconds
+        for name in [name for name, at in self._at.items() if at <= since]:
+            del self._at[name]
+            self._names.discard(name)
+
+    def note(self, at: float) -> bool:
+        """Tables were compared now, from this time on, unless the round had them; True: there are some."""
+        new = self._names - self._at.keys()
+        self._at |= dict.fromkeys(new, at)
+        return bool(new)
+
+    @property
+    def oldest(self) -> float:
+        """The time of the oldest comparison that serves."""
+        return min(self._at.values(), default=time.monotonic())
+
+
 class Owner:
     """Refreshes views by their goals. log: a new log of a program's messages. slots: that other tenants leave
     to views now; the thread uses one at most. sharing: of `allocation.POLICIES`."""
@@ -152,6 +215,7 @@ class Owner:
         self._slots_now, self._sharing = slots, sharing
         self._slots = 1.0  # the capacity, as a running mean
         self._shared = 0.0
+        self._comparison = 0.0  # seconds of one, as a running mean
         self._programs: dict[str, _Program] = {}
         self._woken = threading.Condition()
         self._stopped = False
@@ -209,6 +273,8 @@ class Owner:
         self._slots += (self._capacity() - self._slots) * _NEW
         loads = {name: program.load() for name, program in self._programs.items()}
         for name, share in shares(loads, self._slots, self._sharing).items():
+            if self._sharing == "max-min":  # refreshes by the ends of goals are equally late, and leave no time unused
+                share = Allotted(one_in=share.one_in)
             if share != self._programs[name].state.share:
                 self._programs[name].send(share)
 
@@ -217,32 +283,47 @@ class Owner:
         begun = boot_seconds()
         if min((program.next for program in self._programs.values()), default=math.inf) > begun:
             return
-        limit = min(_ROUND_SECONDS, _ROUND_PART * min(program.target.lag for program in self._programs.values()))
-        with self._views.comparing_once() as compared:
-            for name, seconds in ahead({name: program.due() for name, program in self._programs.items()}).items():
-                if self._stopped or boot_seconds() > begun + limit:
-                    return
-                program = self._programs[name]
-                if program.next <= begun + _EARLY * program.target.lag:
-                    self._turn(name, program, compared, seconds)
+        with self._views.comparing_once() as names:
+            compared = _Compared(names)
+            while self._serve_one(compared) and boot_seconds() < begun + _ROUND_SECONDS:
+                pass
 
-    def _turn(self, name: str, program: _Program, compared: set[str], ahead_seconds: float) -> None:
+    def _serve_one(self, compared: _Compared) -> bool:
+        """Refresh the first view that is due, and compare those before it; False: none is due."""
+        order = early({name: program.due() for name, program in self._programs.items()})
+        for name, sooner in order.items():
+            program = self._programs[name]
+            if self._stopped or (
+                program.next <= boot_seconds() + _EARLY * program.target.lag
+                and self._turn(name, program, compared, sooner)
+            ):
+                return not self._stopped
+        return False
+
+    def _turn(self, name: str, program: _Program, compared: _Compared, sooner: float) -> bool:
         """Compare the tables of a view, and refresh it if that is due. Errors show in the status of the view.
 
-        ahead_seconds: see `TablesCompared`."""
+        sooner: see `TablesCompared.early`. Returns True after a refresh."""
         begun = time.monotonic()
+        compared.forget(min(max(program.old, _OLD_COSTS * self._comparison), program.since_expected()))
         try:
             since = self._views.behind(name)
         except Exception as error:
             self._views.note_error(name, error)
             since = time.time()
-        if not program.send(TablesCompared(time.time(), since, ahead_seconds)) or self._stopped:
-            return
+        if compared.note(begun):
+            self._comparison += (time.monotonic() - begun - self._comparison) * _NEW
+        found = TablesCompared(
+            time.time(), since, sooner, self._comparison, time.monotonic() - compared.oldest,
+            *program.learn(self._views.changes_of(name)),
+        )  # fmt: skip
+        if not program.send(found) or self._stopped:
+            return False
         assert program.refresh is not None
         one_in = program.refresh.one_in
         failed = self._failure(name, one_in)
         if isinstance(failed, TableChanged):  # since the round compared it
-            compared.clear()
+            compared.forget(0.0)
             failed = self._failure(name, one_in)
         seconds = time.monotonic() - begun
         sampled = False
@@ -254,6 +335,7 @@ class Owner:
             sampled = last.one_in > 1
         program.send(RefreshEnded(time.time(), seconds, failed is not None, sampled))
         self._rest(seconds)
+        return True
 
     def _failure(self, name: str, one_in: int) -> Exception | None:
         """Refresh a view; returns the error of a refresh that failed."""

@@ -10,7 +10,8 @@ what it needs.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
 
 from qoop.catalog.value import value
 from qoop.programs.views.allocation import POLICIES, Configuration, Goals, Sharer
@@ -24,6 +25,8 @@ _AIM = 1 - 2 / COMPARISONS
 
 _FORGET = 0.8
 """The weight of older refreshes with each further one."""
+
+_TOGETHER = 0.1
 
 _FULL = 0.95
 """The part of the capacity that exact refreshes may need before the time is shared."""
@@ -71,21 +74,33 @@ class RefreshCost:
         return (fixed, rate) if fixed >= 0 else (0.0, self.seconds / self.rows)
 
 
-def ahead(due: Mapping[str, tuple[float, float]]) -> dict[str, float]:
-    """For each view the seconds of the refreshes of others that have to end no later than its own, in order of time.
+def gap_of(changes: Iterable[float]) -> float:
+    """The seconds between changes at these times, where those that come within a tenth of that are one; 0: not known.
+
+    >>> round(gap_of([10.0, 10.01, 12.0, 14.1]), 2)
+    2.05
+    """
+    gaps = [after - before for before, after in pairwise(sorted(set(changes)))]
+    apart = [gap for gap in gaps if gap > _TOGETHER * max(gaps)]
+    return sum(apart) / len(apart) if apart else 0.0
+
+
+def early(due: Mapping[str, tuple[float, float]]) -> dict[str, float]:
+    """For each view the seconds by which its refresh has to begin sooner than it alone would, so that those that end
+    later do so in time; in order of time.
 
     due: by name the time when a refresh has to end, and the seconds that it takes.
 
-    >>> ahead({"a": (9.0, 0.5), "b": (8.0, 0.2), "c": (9.0, 0.1)})
-    {'b': 0.0, 'a': 0.3, 'c': 0.7}
+    >>> early({"a": (9.0, 0.5), "b": (8.9, 0.2), "c": (9.0, 0.1)})
+    {'b': 0.5, 'a': 0.1, 'c': 0.0}
     """
-    sums: dict[float, float] = {}
-    total = 0.0
     order = sorted(due, key=lambda name: due[name][0])
-    for name in order:
-        total += due[name][1]
-        sums[due[name][0]] = total
-    return {name: round(sums[due[name][0]] - due[name][1], 9) for name in order}
+    sooner, begin = dict.fromkeys(order, 0.0), math.inf
+    for name in reversed(order):
+        end, seconds = due[name]
+        sooner[name] = round(max(0.0, end - begin), 9)
+        begin = min(end, begin) - seconds
+    return sooner
 
 
 @value

@@ -23,6 +23,9 @@ LEAF_ROWS, LEAST_LEAF = 1_000_000, 50_000
 """The most and the least rows from which files that came together make several leaves: a replaced file costs its leaf
 again, and 64 leaves are two levels of nodes."""
 
+FILE_ROWS = 1_500
+"""The rows whose reading takes as long as it takes to open a file; they count as rows of it."""
+
 File = tuple[str, str]
 """The path of a file, and the text that identifies its rows."""
 
@@ -139,9 +142,9 @@ def _leaves(files: Sequence[File], rows: Callable[[str], int]) -> list[Leaf]:
     """Consecutive files as about 64 leaves, of `LEAST_LEAF` to `LEAF_ROWS` rows or less."""
     found: list[list[File]] = []
     left = 0
-    most = min(LEAF_ROWS, max(LEAST_LEAF, sum(rows(path) for path, _ in files) // WIDTH**2))
-    for file in files:
-        size = rows(file[0])
+    sizes = [rows(path) + FILE_ROWS for path, _ in files]
+    most = min(LEAF_ROWS, max(LEAST_LEAF, sum(sizes) // WIDTH**2))
+    for file, size in zip(files, sizes, strict=True):
         if not found or left < size:
             found.append([])
             left = most

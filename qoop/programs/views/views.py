@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -75,7 +75,7 @@ class ViewStatus:
 
 
 class _View:
-    """One view. refreshing: is used under `lock`. error: of the last refresh. since: the oldest change that the last
+    """One view. refreshing: is used under `lock`. error: of the last refresh. changes: the times of those that the last
     comparison of its tables found. note: the text of its definition and edition, where these are durable."""
 
     def __init__(self, definition: Definition, edition: Edition, refreshing: Refreshing) -> None:
@@ -85,8 +85,13 @@ class _View:
         self.lock = threading.RLock()
         self.error = ""
         self.refreshes = Refreshes()
-        self.since: float | None = None
+        self.changes: Sequence[float] = ()
         self.note = ""
+
+    @property
+    def since(self) -> float | None:
+        """The time of the oldest change; None: there was none."""
+        return min(self.changes, default=None)
 
 
 class MaterializedViews:
@@ -275,8 +280,12 @@ class MaterializedViews:
         tables.check_again(view.definition.text)
         found = {one: tables.catalog.find(one) for one in view.edition.bases}
         _ = tables.pinned({one: table for one, table in found.items() if table is not None})
-        view.since = _oldest(self._compared(view))
+        view.changes = _changes(self._compared(view))
         return view.since
+
+    def changes_of(self, name: str) -> Sequence[float]:
+        """The times of the changes that the last `behind` has found."""
+        return self._views[name.lower()].changes
 
     # Inside
 
@@ -368,15 +377,15 @@ class MaterializedViews:
     def _publish(self, view: _View, rows: Result, made: Edition, definition: Definition) -> None:
         note = "" if self._session.folder is None else editions.written(definition, made, user_key())
         self._definitions.publish(definition.name, rows, note)
-        before, view.edition, view.definition, view.since = view.edition, made, definition, None
+        before, view.edition, view.definition, view.changes = view.edition, made, definition, ()
         view.note = note
         known = before.bases
-        since = _oldest(
+        changes = _changes(
             [(base, self._written_again(one, known[one], base) if one in known else None)
              for one, base in made.bases.items()]
         )  # fmt: skip
-        if since is not None:
-            view.refreshes.add(time.time(), since, self._goal(definition))
+        if changes:
+            view.refreshes.add(time.time(), min(changes), self._goal(definition))
 
     def _read_again(self, view: _View) -> None:
         """Take over the edition that another process has made."""
@@ -472,15 +481,15 @@ def _of_others(way: Incremental) -> list[str]:
     return lines
 
 
-def _oldest(states: Iterable[tuple[Base | None, Base | None]]) -> float | None:
-    """The time of the oldest change between two states of each table; None: they are equal."""
-    return min((_first_change(now, before) for now, before in states if now != before), default=None)
+def _changes(states: Iterable[tuple[Base | None, Base | None]]) -> list[float]:
+    """The times of the changes between two states of each table; none: they are equal."""
+    return [at for now, before in states if now != before for at in _changes_of(now, before)]
 
 
-def _first_change(now: Base | None, before: Base | None) -> float:
+def _changes_of(now: Base | None, before: Base | None) -> list[float]:
     if now is None or before is None:
-        return time.time()
-    return min(map(_changed_at, different(now.files, before.files)), default=time.time())
+        return [time.time()]
+    return [_changed_at(path) for path in different(now.files, before.files)] or [time.time()]
 
 
 def _changed_at(path: str) -> float:

@@ -37,6 +37,15 @@ SAMPLED = Freshness(10.0, "waiting", seconds=2.0, ended=100.0, sampled=True)
             TablesCompared(100.0, 94.0),
             (Refresh(),),
         ),  # a refresh takes 2 s: it begins earlier
+        (WAITING, TablesCompared(100.0, 97.0, early=2.5), (Wait(101.0),)),
+        (WAITING, TablesCompared(100.0, 93.0, early=2.5), (Refresh(),)),
+        (WAITING, TablesCompared(100.0, None, cost=0.05), (Wait(105.0),)),
+        (WAITING, TablesCompared(100.0, None, cost=0.5), (Wait(109.0),)),
+        (WAITING, TablesCompared(100.0, None, cost=0.5, age=2.0), (Wait(107.0),)),
+        (WAITING, TablesCompared(100.0, 95.0, last=98.0, gap=7.0), (Refresh(),)),  # the next one comes too late
+        (WAITING, TablesCompared(100.0, 99.0, last=99.0, gap=20.0), (Wait(101.0),)),  # it is early in the goal
+        (WAITING, TablesCompared(100.0, 95.0, last=95.0, gap=5.0), (Wait(100.5),)),
+        (WAITING, TablesCompared(102.0, 95.0, last=100.0, gap=5.0), (Refresh(),)),
         (REFRESHING, RefreshEnded(101.0, 2.0), (Wait(102.0),)),
         (REFRESHING, RefreshEnded(101.0, 2.0, failed=True), (Wait(111.0),)),
         (REFRESHING, TablesCompared(101.0, 50.0), ()),

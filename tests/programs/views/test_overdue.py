@@ -49,6 +49,9 @@ class World:
         oldest = self.changes[bisect_right(self.changes, self.taken[name])]
         return oldest if oldest <= self.now else None
 
+    def changes_of(self, name: str) -> list[float]:
+        return self.changes[bisect_right(self.changes, self.taken[name]) : bisect_right(self.changes, self.now)]
+
     def refresh_view(self, name: str, full: bool = False, one_in: int = 1) -> bool:
         oldest = self.behind(name)
         assert oldest is not None
