@@ -44,7 +44,7 @@ _DAYS_TOGETHER = 160
 """Days over which the cost of all views is taken: ten refreshes or more of each."""
 
 _COLLECTED = 1.0
-"""Seconds between two looks at the refreshes so far: a session keeps the last 200 of a view."""
+"""Seconds between two readings of the refreshes so far: a session keeps the last 200 of a view."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,17 +192,17 @@ class _Lags:
 
     def __init__(self, session: Session, targets: dict[str, float]) -> None:
         self._session, self._targets = session, targets
-        self._begun = self._looked = time.time()
+        self._begun = self._collected = time.time()
         self._found: dict[tuple[str, float], float] = {}  # by view and time
 
     def collect_now_and_then(self) -> None:
-        """Look at the refreshes so far, if that was not done just now."""
-        if time.time() > self._looked + _COLLECTED:
+        """Read the refreshes so far, if that was not done just now."""
+        if time.time() > self._collected + _COLLECTED:
             self.collect()
 
     def collect(self) -> None:
-        """Look at the refreshes so far."""
-        self._looked = time.time()
+        """Read the refreshes so far."""
+        self._collected = time.time()
         for one in self._session.materialized.histories():
             self._found |= {(one.name, each.at): each.lag for each in one.refreshes if each.at > self._begun}
 
