@@ -56,12 +56,11 @@ def interruptible() -> Iterator[None]:
     """Within the block, and in functions that it decorates, Ctrl-C is a KeyboardInterrupt.
 
     DuckDB's client stops its query at any signal, but raises RuntimeError("Query interrupted") in place of what the
-    signal's handler raises; that is its cause, and says by what the process is to end (`EndedBySignal`).
+    signal's handler raises; that is its cause, such as `EndedBySignal`, or the TimeoutError of an alarm of the program.
     """
     try:
         yield
     except RuntimeError as error:
         if "Query interrupted" in str(error):
-            meant = error.__cause__ if isinstance(error.__cause__, KeyboardInterrupt) else KeyboardInterrupt()
-            raise meant from None
+            raise (error.__cause__ or KeyboardInterrupt()) from None
         raise

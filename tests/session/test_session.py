@@ -361,6 +361,8 @@ def test_ctrl_c_while_duckdb_works_for_this_thread_is_a_keyboard_interrupt(way: 
 def test_duckdbs_own_word_for_ctrl_c_is_a_keyboard_interrupt() -> None:
     with pytest.raises(KeyboardInterrupt), interruptible():
         raise RuntimeError("Query interrupted")
+    with pytest.raises(TimeoutError), interruptible():  # as of an alarm of the program
+        raise RuntimeError("Query interrupted") from TimeoutError()
     connection = duckdb.connect()
     with pytest.raises(EndedBySignal, match="SIGHUP"), ended_by_signals(), interruptible():
         threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGHUP)).start()
