@@ -11,7 +11,7 @@ import json
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -172,9 +172,9 @@ class Binder:
             self._synced().remove_function(self._functions.remove(name).name)
 
     def functions(self, text: str | None = None) -> Mapping[str, UserFunction]:
-        """The functions that a text may call, by lower-case name; without a text all."""
-        with self._lock:
-            return self._functions.named(text)
+        """The functions that a text may call, by lower-case name; without a text all. No lock is taken, as for the
+        settings: another thread may bind, which takes milliseconds."""
+        return self._functions.named(text)
 
     def _knows(self, name: str) -> bool:
         """True for the name of a table or view."""
@@ -210,8 +210,7 @@ class Binder:
     @property
     def settings(self) -> tuple[tuple[str, str], ...]:
         """The SET options in force."""
-        with self._lock:
-            return self._in_force()
+        return self._in_force()
 
     def _in_force(self) -> tuple[tuple[str, str], ...]:
         zone = _zone.name
@@ -289,6 +288,14 @@ class Binder:
         refuse_foreign(text, self._knows)
         with self._lock:
             return self._describe(text)
+
+    def read_ahead(self, text: str) -> None:
+        """Parse a text that `admit` is to judge under locks, and remember what it reads."""
+        if self._locked:
+            from qoop.planner import lock
+
+            with suppress(QueryError):  # `admit` raises it
+                lock.names_read(text)
 
     def admit(self, text: str) -> None:
         """Raise Forbidden for a query that does more than a locked session allows."""

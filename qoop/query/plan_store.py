@@ -228,7 +228,7 @@ def _entry(data: dict[str, Any]) -> Entry:
 class SessionPlans:
     """The plans of one session's texts, in a store that sessions may share. Thread-safe.
 
-    lock: of changes to tables: under it, binder and catalog agree. statistics: the option of the session.
+    lock: of changes to tables. statistics: the option of the session.
     calls: the seconds a row of functions of Python, as far as they have run.
     """
 
@@ -350,21 +350,19 @@ class SessionPlans:
             self._store.drop(key)
 
     def _key(self, kind: Kind, text: str, *circumstances: object) -> Key:
-        with self._lock:
-            tables = {name.lower(): table for name, table in self._catalog.tables().items()}
-            functions = self._binder.functions(text).values()
-            row_seconds = self._calls() if functions else {}
-            calls = [f"{one.key} {_about(row_seconds.get(one.key))}" for one in functions]
-            about = (*circumstances, self._cost, self._statistics, *calls)
-            return key_of(kind, text, self._binder.settings, tables, *about)
+        tables = {name.lower(): table for name, table in self._catalog.tables().items()}
+        functions = self._binder.functions(text).values()
+        row_seconds = self._calls() if functions else {}
+        calls = [f"{one.key} {_about(row_seconds.get(one.key))}" for one in functions]
+        about = (*circumstances, self._cost, self._statistics, *calls)
+        return key_of(kind, text, self._binder.settings, tables, *about)
 
     def _find(self, key: Key) -> Entry | None:
         """The entry under a key, if it fits the present tables and settings."""
         entry = self._store.find(key)
         if entry is None:
             return None
-        with self._lock:
-            settings, present = self._binder.settings, versions(self._catalog.tables())
+        settings, present = self._binder.settings, versions(self._catalog.tables())
         fits = all(present.get(name) == version for name, version in entry.tables.items())
         if not fits or any(plan.settings != settings for plan in entry.plans):
             return None

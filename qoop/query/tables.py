@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
 
 from qoop.catalog.by_text import LONG
 from qoop.catalog.catalog import Catalog
-from qoop.catalog.errors import CatalogError, Forbidden, SessionClosed
+from qoop.catalog.errors import CatalogError, Forbidden, QueryError, SessionClosed
 from qoop.catalog.forks import CreatorProcess
 from qoop.catalog.opening import EXTENSIONS, listed
 from qoop.catalog.paths import source_path
@@ -364,6 +364,7 @@ class SessionTables:
 
     def as_read(self, text: str) -> str:
         """See `Definitions.as_read`."""
+        self.binder.read_ahead(text)
         return self.definitions.as_read(text)
 
     def describe(self, query: str) -> tuple[tuple[str, str], ...]:
@@ -395,7 +396,16 @@ class SessionTables:
 
     def bind_whole(self, text: str, before: Bound | None = None) -> tuple[Bound, Mapping[str, Table]]:
         """The same for a query that DuckDB runs as a whole, with all tables that it may name. before: as for
-        `bind_again`; other rows in its tables change nothing."""
+        `bind_again`; other rows in its tables change nothing.
+
+        DuckDB takes milliseconds to bind a text, so the lock of the names is not held meanwhile, if that will do.
+        """
+        self.check_open()
+        if before is None and (found := self._bound_ahead(text)) is not None:
+            with self.naming():
+                tables = {name: table for name in found.tables if (table := self.catalog.find(name)) is not None}
+                if {name: (table.version, table.columns) for name, table in tables.items()} == found.tables:
+                    return found, self.pinned(tables)
         with self.naming():
             if before is not None and before.text == text and self._binds_the_same(before):
                 tables = {name: self.catalog.table(name) for name in before.tables}
@@ -403,6 +413,13 @@ class SessionTables:
                 return changed(at_present(before), tables=schemas), self.pinned(tables)
             bound = self.binder.bind_whole(text, self.named(text))
             return bound, self.pinned({name: self.catalog.table(name) for name in bound.tables})
+
+    def _bound_ahead(self, text: str) -> Bound | None:
+        """The text bound while names may change; None if it has a fault, which may be that they do."""
+        try:
+            return self.binder.bind_whole(text, self.named(text))
+        except (QueryError, KeyError):
+            return None
 
     def one_query(self, text: str) -> str:
         """As `query_text`; a long text that a child process has read is not parsed again."""

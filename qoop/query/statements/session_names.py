@@ -63,9 +63,8 @@ class SessionNames:
         return {name: table for name, table in tables if name not in self.files and not is_of_query(name)}
 
     def of_views(self) -> list[str]:
-        """The names of all views, in the case of their definitions."""
-        with self.lock:
-            return sorted(self.views.names())
+        """The names of all views, in the case of their definitions; no lock is taken."""
+        return sorted(self.views.names())
 
     def is_materialized(self, name: str) -> bool:
         """True for the name of a materialized view."""

@@ -52,7 +52,7 @@ class Views:
 
     def names(self) -> list[str]:
         """The names, in the case of their definitions."""
-        return [view.name for view in self._views.values()]
+        return [view.name for view in self.all()]
 
     def all(self) -> list[View]:
         """All of them."""
