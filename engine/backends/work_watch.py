@@ -22,7 +22,7 @@ from qoop.engine.task import AttemptId
 _EVERY, _PART = 0.25, 0.02
 """Seconds between two reports of an attempt, and the part of its age, if that is more."""
 
-_SOON = 0.05  # seconds between two looks whether an attempt is to go behind others
+_SOON = 0.03  # seconds between two looks whether an attempt is to go behind others
 
 _KEPT = 0.9
 """The part of what was counted until a look that counts as much as what is counted later."""

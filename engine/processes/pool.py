@@ -6,8 +6,9 @@ import contextlib
 import math
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
-from qoop.catalog.errors import OutOfMemory
+from qoop.catalog.errors import OutOfMemory, SessionClosed
 from qoop.engine.memory import Used, anonymous_memory
 from qoop.engine.processes.nursery import Nursery
 from qoop.engine.processes.process import ChildProcess
@@ -33,6 +34,7 @@ class ProcessPool:
         self._modules: tuple[str, ...] = ()
         self._lock = threading.Lock()
         self._nurseries: list[Nursery] = []  # the one that forks, and its standby
+        self._starter = ThreadPoolExecutor(1, "qoop-nursery")
         self._idle: list[ChildProcess] = []
         self._busy: set[ChildProcess] = set()
         self._closed = False
@@ -111,6 +113,7 @@ class ProcessPool:
             process.kill()
         for nursery in nurseries:
             nursery.close()
+        self._starter.shutdown()
 
     def _waiting(self) -> ChildProcess | None:
         """A process that waits for a call; those that were killed meanwhile, as with their nursery, are dropped."""
@@ -129,7 +132,10 @@ class ProcessPool:
                 nursery.close()
         with contextlib.suppress(OSError, IndexError):  # it is killed just now, or there is none yet
             return self._child(self._nurseries[0])
-        self._nurseries.append(Nursery.started(self._modules))
+        if self._closed:
+            raise SessionClosed("the session was closed")
+        # by a thread that never goes behind others: the nursery and all its children would be behind from then on
+        self._nurseries.append(self._starter.submit(Nursery.started, self._modules).result())
         return self._child(self._nurseries[-1])
 
     def _child(self, nursery: Nursery) -> ChildProcess:

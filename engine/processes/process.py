@@ -79,7 +79,7 @@ class ChildProcess:
 
     @property
     def used_seconds(self) -> float:
-        """CPU seconds that its call has used, as last read; they are read until it is not urgent."""
+        """CPU seconds that its call has used, as last read."""
         return max(0.0, self._seconds - self._seconds_before)
 
     def call(
@@ -247,7 +247,8 @@ class ChildProcess:
             raise OutOfMemory(f"the query needs more than {(limits.memory + self._added) / 1e6:,.0f} MB")
         if limits.gives_way:
             self._check_all(self)
-        if self._urgent and self.cpu_seconds() - self._seconds_before > limits.urgent:
+        used = self.cpu_seconds() - self._seconds_before  # also read once it is behind: so it is known to be long
+        if self._urgent and used > limits.urgent:
             self._urgent = False  # so it takes no other call
             all_go_behind(self.id)
 

@@ -35,8 +35,11 @@ class ExtraGrants:
         self._preemption: Preemption | None = None  # made when a job waits with nothing running
 
     def is_long(self, job: ActiveJob) -> bool:
-        """True for a job that is not believed to be short, or whose tenant's last one was not."""
-        return not self._slots.is_brief(job.run) or self._slots.rank(job) is Rank.NOT_SHORT
+        """True for a job that is not believed to be short, or whose tenant's last one was not, and for one that was
+        late in a try, unless its tenant's last one was short: then the machine may be full."""
+        rank = self._slots.rank(job)
+        late = rank is not Rank.SHORT and self._slots.was_late(job.run.job)
+        return late or rank is Rank.NOT_SHORT or not self._slots.is_brief(job.run)
 
     def promote(self) -> None:
         """Let attempts on extra slots have those that are free, unless one was freed for another job."""

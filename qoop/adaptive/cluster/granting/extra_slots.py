@@ -57,7 +57,7 @@ _LATE = 4.0
 """A short job whose task takes longer than that multiple of its estimate is not short: others share its CPU."""
 
 _SHORT_CPU_SECONDS = 0.1
-"""A text in a process of its own is short while it has used less. From then on its process has a lower priority."""
+"""A text in a process of its own is short while it has used less; its process goes behind others before."""
 
 _UNREPORTED_SECONDS = 0.3
 """The least that it gets until its first report, which comes after 0.25 s."""
@@ -112,6 +112,10 @@ class ExtraSlots:
     def is_brief(self, run: Run) -> bool:
         """True for a job that is believed to be short."""
         return run.work_left <= BRIEF_SECONDS and run.job not in self._long
+
+    def was_late(self, job: JobId) -> bool:
+        """True for a job that has not ended in a try."""
+        return self._tries[job] > 0
 
     def rank(self, job: ActiveJob) -> Rank:
         """The rank of a job among those that should be short; the lowest goes first."""
