@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 from qoop.adaptive.program import Begin
-from qoop.programs.views.freshness import Compared, Freshness, Refresh, RefreshEnded, Wait
+from qoop.programs.views.freshness import TablesCompared, Freshness, Refresh, RefreshEnded, Wait
 from qoop.query.drawing.picture import FONT
 
 GOAL, SECONDS, END = 30.0, 2.0, 150.0
@@ -41,7 +41,7 @@ def lag(came: Sequence[float]) -> list[tuple[float, float]]:
     at, done, points = 0.0, 0.0, [(0.0, 0.0)]
     while at < END:
         since = next((one for one in came if done < one <= at), None)
-        state, orders = state.after(Compared(at, since))
+        state, orders = state.after(TablesCompared(at, since))
         if any(isinstance(order, Refresh) for order in orders):
             oldest, done, at = next(one for one in came if one > done), at, at + SECONDS
             points += [(oldest, 0.0)] if oldest > points[-1][0] else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -41,3 +42,10 @@ def test_the_reference_is_made_of_docstrings(site: Path) -> None:
     text = (site / "reference" / "session.html").read_text()
     assert "<strong><code>wait_for_capacity</code></strong>: seconds, 600 by default" in text
     assert ":meth:" not in text and "``" not in text
+
+
+def test_pictures_are_what_their_scripts_draw() -> None:
+    """Those that come out the same on each machine; `make picture` makes all."""
+    views, growing = (runpy.run_path(str(ROOT / "docs" / f"{name}_picture.py")) for name in ("views", "growing"))
+    assert views["drawn"]() + "\n" == (ROOT / "docs/figures/views.svg").read_text()
+    assert growing["drawn"](growing["editions"]()) + "\n" == (ROOT / "docs/figures/growing.svg").read_text()
