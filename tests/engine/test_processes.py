@@ -17,10 +17,11 @@ from pathlib import Path
 import pytest
 from waits import PATIENCE, until
 
-from qoop.catalog.errors import Cancelled, ExecutionError, OutOfMemory, ProcessEnded, QueryError
+from qoop.catalog.errors import Cancelled, ExecutionError, OutOfMemory, ProcessEnded, QueryError, SessionClosed
 from qoop.engine.memory import anonymous_memory
 from qoop.engine.processes.child import Reply
 from qoop.engine.processes.pool import ProcessPool
+from qoop.engine.processes.priority import go_behind
 from qoop.engine.processes.process import Limits
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are limited on Linux alone")
@@ -331,6 +332,25 @@ def test_a_call_that_computes_for_long_lets_others_go_first(pool: ProcessPool) -
         seen = process.call(policies, [60.0], Limits(ROOMY.memory, urgent=0.05))
         assert seen == [os.SCHED_IDLE] * 3, "all its threads"
         assert not process.fit, "it stays behind"
+
+
+def test_processes_that_a_thread_behind_others_has_started_are_not_behind() -> None:
+    pool = ProcessPool()
+    started: list[int] = []
+
+    def behind() -> None:
+        go_behind(threading.get_native_id())
+        pool.warm()
+        started.append(pool._nurseries[0]._id)
+
+    pool._starter.submit(threading.get_native_id).result()  # as a server does at its start: the thread is there
+    thread = threading.Thread(target=behind)
+    thread.start()
+    thread.join()
+    assert os.sched_getscheduler(started[0]) == os.SCHED_OTHER
+    pool.close()
+    with pytest.raises(SessionClosed), pool.process():
+        pass
 
 
 def test_close_ends_all_processes_even_while_they_work() -> None:
