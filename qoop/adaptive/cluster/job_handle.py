@@ -147,8 +147,7 @@ class JobHandle:
             left = WAKE_SECONDS if deadline is None else min(WAKE_SECONDS, deadline - time.monotonic())
             if left < 0:
                 return False
-            with contextlib.suppress(futures.TimeoutError):
-                self.done.exception(left)
+            futures.wait([self.done], left)  # raises no TimeoutError of its own: one is an alarm of the program
         return True
 
     def outputs(self) -> tuple[Committed, ...]:
