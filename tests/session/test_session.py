@@ -357,6 +357,23 @@ def test_ctrl_c_while_duckdb_works_for_this_thread_is_a_keyboard_interrupt(way: 
         interruptibly(connection, lambda: 1 / 0)
 
 
+def test_an_alarm_of_the_program_ends_the_wait_for_a_query() -> None:
+    def late(*_: object) -> None:
+        raise TimeoutError("the alarm of the program")
+
+    before = signal.signal(signal.SIGUSR1, late)
+    try:
+        with qoop.connect(slots=1, memory="200MB") as session:
+            session.register("big", big())
+            job = session.submit(FOREVER)
+            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+            with pytest.raises(TimeoutError, match="of the program"):
+                job.wait(60)
+            job.cancel()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
 @pytest.mark.skipif(duckdb.__version__ >= "2", reason="DuckDB 2 does not look for signals while it executes a query")
 def test_duckdbs_own_word_for_ctrl_c_is_a_keyboard_interrupt() -> None:
     with pytest.raises(KeyboardInterrupt), interruptible():
