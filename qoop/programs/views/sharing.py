@@ -77,8 +77,8 @@ class RefreshCost:
 def gap_of(changes: Iterable[float]) -> float:
     """The seconds between changes at these times, where those that come within a tenth of that are one; 0: not known.
 
-    >>> round(gap_of([10.0, 10.01, 12.0, 14.1]), 2)
-    2.05
+    >>> round(gap_of([10.0, 10.01, 12.0, 14.0]), 1)
+    2.0
     """
     gaps = [after - before for before, after in pairwise(sorted(set(changes)))]
     apart = [gap for gap in gaps if gap > _TOGETHER * max(gaps)]

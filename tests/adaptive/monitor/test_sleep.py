@@ -99,6 +99,9 @@ def test_a_view_is_refreshed_though_the_time_of_day_is_set_back(
         def behind(self, name: str) -> None:
             compared.append(time.monotonic())
 
+        def changes_of(self, name: str) -> tuple[float, ...]:
+            return ()
+
         def refresh_view(self, name: str, full: bool = False, one_in: int = 1) -> bool:
             raise AssertionError
 
