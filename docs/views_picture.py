@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 from qoop.adaptive.program import Begin
-from qoop.programs.views.freshness import TablesCompared, Freshness, Refresh, RefreshEnded, Wait
+from qoop.programs.views.freshness import Freshness, Refresh, RefreshEnded, TablesCompared, Wait
 from qoop.query.drawing.picture import FONT
 
 GOAL, SECONDS, END = 30.0, 2.0, 150.0
