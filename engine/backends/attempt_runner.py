@@ -23,7 +23,7 @@ from qoop.engine.failures import Stopped, is_fatal
 from qoop.engine.functions.measured import FunctionCalls
 from qoop.engine.kernel import Kernel
 from qoop.engine.memory import Used
-from qoop.engine.processes.priority import URGENT
+from qoop.engine.processes.priority import URGENT, keep_starter
 from qoop.engine.storage.checkpoint import Store
 from qoop.engine.storage.growing import Output, Timed
 from qoop.engine.storage.guard import Origin
@@ -170,6 +170,7 @@ class AttemptRunner:
         """An attempt in a thread that has worked for longer than short ones do goes behind others on the CPUs from now
         on, and one of a job that is long at once. went_behind: called with its thread, which stays behind, so it ought
         to take no other attempt."""
+        keep_starter()
         self._work_watch.urgent, self._work_watch.went_behind = URGENT, went_behind
         self._is_long = is_long
 

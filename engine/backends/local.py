@@ -52,6 +52,7 @@ from qoop.engine.events import (
     TaskStopped,
 )
 from qoop.engine.failures import Stopped
+from qoop.engine.processes.priority import not_behind
 from qoop.engine.storage.checkpoint import Store, verify
 from qoop.engine.storage.manifest import Saved
 from qoop.engine.storage.retention import Retention
@@ -349,7 +350,7 @@ class LocalBackend:
         for number in (next(self._numbers) for _ in range(missing)):
             worker = threading.Thread(target=self._worker, name=f"qoop-slot-{number}", daemon=True)
             self._workers.append(worker)
-            worker.start()
+            not_behind(worker.start)
 
     def _replace_worker(self, thread: int) -> None:
         """Have another worker for one that has gone behind, which leaves after its attempt."""

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from qoop.engine.processes.priority import not_behind
+
 _LINGER = 1.0  # seconds without work after which the thread ends
 
 
@@ -33,7 +35,7 @@ class WhileWorking:
             if self._thread is None and not self._closed:
                 thread = threading.Thread(target=self._watch, name=self._name, daemon=True)
                 with suppress(RuntimeError):  # at the end of the interpreter Python lets no thread begin
-                    thread.start()
+                    not_behind(thread.start)
                     self._thread = thread
             if self._idle:
                 self._changed.notify_all()

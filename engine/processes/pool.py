@@ -6,11 +6,12 @@ import contextlib
 import math
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from qoop.catalog.errors import OutOfMemory, SessionClosed
 from qoop.engine.memory import Used, anonymous_memory
 from qoop.engine.processes.nursery import Nursery
+from qoop.engine.processes.priority import not_behind
 from qoop.engine.processes.process import ChildProcess
 
 _WARM = 2  # processes that wait
@@ -34,7 +35,6 @@ class ProcessPool:
         self._modules: tuple[str, ...] = ()
         self._lock = threading.Lock()
         self._nurseries: list[Nursery] = []  # the one that forks, and its standby
-        self._starter = ThreadPoolExecutor(1, "qoop-nursery")
         self._idle: list[ChildProcess] = []
         self._busy: set[ChildProcess] = set()
         self._closed = False
@@ -113,7 +113,6 @@ class ProcessPool:
             process.kill()
         for nursery in nurseries:
             nursery.close()
-        self._starter.shutdown()
 
     def _waiting(self) -> ChildProcess | None:
         """A process that waits for a call; those that were killed meanwhile, as with their nursery, are dropped."""
@@ -134,8 +133,7 @@ class ProcessPool:
             return self._child(self._nurseries[0])
         if self._closed:
             raise SessionClosed("the session was closed")
-        # by a thread that never goes behind others: the nursery and all its children would be behind from then on
-        self._nurseries.append(self._starter.submit(Nursery.started, self._modules).result())
+        self._nurseries.append(not_behind(partial(Nursery.started, self._modules)))
         return self._child(self._nurseries[-1])
 
     def _child(self, nursery: Nursery) -> ChildProcess:

@@ -2,7 +2,8 @@
 
 Source: sched(7) of Linux: a thread under SCHED_IDLE has what the others of its group leave, and one that wakes up takes
 the CPU from it at once; with a lower priority alone it would have that for milliseconds more. Each thread has a policy
-of its own, which those that it makes take over. It is not put back, so what is behind ends with its work.
+of its own, which those that it makes take over. It is not put back, so what is behind ends with its work, and what
+outlasts that is started by another thread (`not_behind`).
 
 Next to ten bombs the 99th percentile of short queries was 0.20 to 0.55 s in five runs, and 0.36 to 0.89 s in two with a
 niceness of 10 instead. A thread behind may have the lock of the interpreter: next to two programs that take both CPUs
@@ -13,6 +14,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+T = TypeVar("T")
+
+_starter: ThreadPoolExecutor | None = None
 
 URGENT = 0.05
 """Seconds of a CPU after which work goes behind: opening the kernel of a new process takes 0.02, and short texts less
@@ -30,3 +40,33 @@ def all_go_behind(process: int) -> None:
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{process}/task"):
             go_behind(int(thread))
+
+
+def keep_starter() -> None:
+    """Start the thread of `not_behind`, from one that is not behind itself, before any goes behind."""
+    global _starter
+    if _starter is None:
+        from concurrent.futures import ThreadPoolExecutor
+
+        _starter = ThreadPoolExecutor(1, "qoop-starter")
+        _starter.submit(int).result()
+
+
+def not_behind(call: Callable[[], T]) -> T:
+    """What a call returns that starts a thread or a process: it is made by a thread that is never behind others, if
+    `keep_starter` was called. Else workers, and the threads that write outputs, would be behind whatever they do."""
+    if _starter is None:
+        return call()
+    try:
+        made = _starter.submit(call)
+    except RuntimeError:  # at the end of the interpreter
+        return call()
+    return made.result()
+
+
+def _forget() -> None:
+    global _starter
+    _starter = None
+
+
+os.register_at_fork(after_in_child=_forget)

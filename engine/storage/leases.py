@@ -16,6 +16,7 @@ from collections.abc import Iterable
 
 from qoop.catalog.stores.objects import Objects
 from qoop.catalog.value import value
+from qoop.engine.processes.priority import not_behind
 
 USERS = "users"
 SECONDS = 60.0
@@ -105,7 +106,7 @@ class Leases:
         self._reported = needed
         if self._thread is None:
             self._thread = threading.Thread(target=self._renew, name="qoop-lease", daemon=True)
-            self._thread.start()
+            not_behind(self._thread.start)
 
     def _renew(self) -> None:
         while not self._closed.wait(self.seconds / 3):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from qoop.engine.events import Committed
+from qoop.engine.processes.priority import not_behind
 from qoop.engine.storage.manifest import Saved
 from qoop.engine.task import Content
 
@@ -138,7 +139,7 @@ class Merger:
         self._queue.append(files)
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="qoop-merger", daemon=True)
-            self._thread.start()
+            not_behind(self._thread.start)
         self._lock.notify_all()
 
     def _run(self) -> None:

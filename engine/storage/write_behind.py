@@ -18,6 +18,7 @@ from typing import Generic, Protocol, TypeVar
 
 from qoop.catalog.errors import QoopError
 from qoop.catalog.value import value
+from qoop.engine.processes.priority import not_behind
 from qoop.engine.storage.manifest import Saved
 from qoop.engine.task import JobId
 
@@ -120,7 +121,7 @@ class WriteBehind(Generic[Output]):
             if len(self._writers) < min(self._threads, len(self._unwritten)):
                 writer = threading.Thread(target=self._work, name="qoop-writer", daemon=True)
                 self._writers.append(writer)
-                writer.start()
+                not_behind(writer.start)
             self._lock.notify_all()
 
     def done(self, output: Output, failure: QoopError | None) -> None:

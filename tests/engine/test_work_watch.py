@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from waits import until
 
 from qoop.engine.backends.local import MACHINE, LocalBackend
 from qoop.engine.backends.work_watch import ThreadTimes, WorkWatch
@@ -90,6 +91,19 @@ def test_a_long_task_goes_behind_others_and_another_worker_takes_its_place(tmp_p
         assert [event.attempt for event in events if isinstance(event, TaskSucceeded)] == [short]
         while behind():  # its thread ends
             time.sleep(0.001)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there threads have priorities of their own")
+def test_what_a_thread_behind_others_starts_is_not_behind(tmp_path: Path) -> None:
+    """The worker in its place, and the thread that writes outputs: all later work would be behind."""
+    slow = "SELECT count(*) AS n FROM range(1000000) a, range(1000000) b WHERE hash(a.range, b.range) = 3"
+    before = set(threading.enumerate())
+    with closing(LocalBackend(1, 1_000_000_000, spill_dir=tmp_path)) as backend:
+        backend.let_short_go_first(lambda job: True)
+        long = start(backend, "long", slow)
+        started = until(lambda: len(new := [*set(threading.enumerate()) - before]) >= 2 and behind() and new)
+        assert len(behind()) == 1, started
+        backend.stop(long)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only there threads have priorities of their own")
