@@ -217,10 +217,12 @@ def _seconds(line: str) -> float:
 
 class StartedRun:
     """A run that is under way. why: the reason, as a clause, that it cannot use the outputs of an unfinished run; empty
-    if there is no such run. begun: by the monotonic clock. meanwhile: closed at its end."""
+    if there is no such run. continues: an unfinished run of the same text was of the same owner. begun: by the
+    monotonic clock. meanwhile: closed at its end."""
 
     def __init__(self, losses: RunLosses, why: str = "", path: Path | None = None, file: FileIO | None = None) -> None:
         self.why = why
+        self.continues = False
         self.begun = time.monotonic()
         self.meanwhile = contextlib.ExitStack()
         self._losses = losses
@@ -250,11 +252,13 @@ class StartedRun:
 
 @value
 class UnfinishedRun:
-    """A run that was killed or failed. query: None: its file does not bear the seal. lasted: seconds."""
+    """A run that was killed or failed. query: None: its file does not bear the seal. lasted: seconds. owner: see
+    `EarlierRuns.begin`."""
 
     path: Path
     query: QueryFacts | None
     lasted: float = 0.0
+    owner: str = ""
 
 
 class EarlierRuns:
@@ -269,10 +273,12 @@ class EarlierRuns:
         self._lock = threading.Lock()
         self._touching = WhileWorking(self._touch, "qoop-alive", first=_OFTEN)
 
-    def begin(self, planned: Planned) -> StartedRun:
+    def begin(self, planned: Planned, owner: str = "") -> StartedRun:
         """Record the start of a run, in place of an unfinished one of the same text. If the folder cannot be written,
-        there is no record; the store of checkpoints reports that error."""
-        run = self._begun(planned)
+        there is no record; the store of checkpoints reports that error.
+
+        owner: tenant and user, where users share a session."""
+        run = self._begun(planned, owner)
         run.meanwhile.enter_context(self._touching.watched())
         with self._lock:
             self._running.add(run)
@@ -295,15 +301,18 @@ class EarlierRuns:
         with self._lock:
             self._running.discard(run)
 
-    def _begun(self, planned: Planned) -> StartedRun:
+    def _begun(self, planned: Planned, owner: str) -> StartedRun:
         now = QueryFacts.of(planned)
         digest = normal_text(now.text).digest
         try:
             make_folder(self._folder)
             names = self._names()
-            why = self._why(now, [name for name in names if name.startswith(digest)], names)
+            before = list(self._unfinished(name for name in names if name.startswith(digest)))
+            why = self._why(now, before, names)
             path = self._folder / f"{digest}-{secrets.token_hex(8)}.json"
-            return StartedRun(self._losses, why, path, self._write(path, now))
+            run = StartedRun(self._losses, why, path, self._write(path, now, owner))
+            run.continues = any(one.query is not None and one.owner == owner for one in before)
+            return run
         except OSError:
             return StartedRun(self._losses)
 
@@ -344,13 +353,13 @@ class EarlierRuns:
     def _names(self) -> list[str]:
         return [name for name in os.listdir(self._folder) if name.endswith(".json")]
 
-    def _write(self, path: Path, now: QueryFacts) -> FileIO:
+    def _write(self, path: Path, now: QueryFacts, owner: str) -> FileIO:
         file = open_private(path, "x")
         try:
             keep_private(file.fileno())
             fcntl.flock(file, fcntl.LOCK_EX)
             fields = {name: getattr(now, name) for name in QueryFacts.__dataclass_fields__}
-            body = {"format": FORMAT, "version": VERSION, "begun": time.time(), **fields}
+            body = {"format": FORMAT, "version": VERSION, "begun": time.time(), "owner": owner, **fields}
             write_all(file, sealed(body, self._key).encode())
         except BaseException:
             forget_private(file.fileno())
@@ -358,10 +367,10 @@ class EarlierRuns:
             raise
         return file
 
-    def _why(self, now: QueryFacts, own: Iterable[str], names: list[str]) -> str:
-        """The reason why no output can be used, as a clause. own: the files of the same text, which are removed."""
+    def _why(self, now: QueryFacts, own: Iterable[UnfinishedRun], names: list[str]) -> str:
+        """The reason why no output can be used, as a clause. own: those of the same text, whose files are removed."""
         found = ""
-        for run in self._unfinished(own):
+        for run in own:
             found = "what the unfinished run left is not sealed with this key" if run.query is None else ""
             found = found or difference(run.query or now, now)
             run.path.unlink(missing_ok=True)
@@ -398,7 +407,8 @@ class EarlierRuns:
                     yield UnfinishedRun(path, None)
                     continue
                 lasted = os.fstat(file.fileno()).st_mtime - float(body["begun"])
-                yield UnfinishedRun(path, _query(body), min(_MOST_SECONDS, max(_OFTEN, lasted)))
+                seconds = min(_MOST_SECONDS, max(_OFTEN, lasted))
+                yield UnfinishedRun(path, _query(body), seconds, str(body.get("owner", "")))
 
     def _is_short(self, name: str) -> bool:
         try:

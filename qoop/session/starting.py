@@ -165,9 +165,11 @@ class JobStarts:
         it."""
         if self.earlier_runs is None or not (request.durable and request.reuse):
             return self._cluster.submit(request)
-        begun = self.earlier_runs.begin(planned)
+        terms = request.terms
+        begun = self.earlier_runs.begin(planned, f"{terms.tenant}/{terms.user}")
+        own = request.own_outputs and not begun.continues  # what this user's killed run left is not known to be theirs
         try:
-            handle = self._cluster.submit(replace(request, earlier=begun.why))
+            handle = self._cluster.submit(replace(request, earlier=begun.why, own_outputs=own))
         except BaseException:
             begun.end(answered=True)
             raise
