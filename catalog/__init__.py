@@ -19,6 +19,7 @@
     paths.py          paths that come from outside; the user's folders
     forks.py          what a forked process may not share with its parent
     interrupts.py     Ctrl-C while DuckDB works
+    priority.py       long work goes behind short work on the CPUs
     arrow_input.py    Arrow rows as DuckDB's input, without pandas
     arrow_output.py   DuckDB's answers as Arrow rows, of either version
     signed_json.py    JSON documents with a checksum, and a signature by the user's key

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from qoop.catalog.errors import CheckpointError
+from qoop.catalog.priority import URGENT, keep_starter
 from qoop.engine.backends.local_attempt import LocalAttempt, LostInput, changed_table, failed, revoked
 from qoop.engine.backends.release_memory import MemoryReleaser
 from qoop.engine.backends.warm_kernels import WarmKernels
@@ -23,7 +24,6 @@ from qoop.engine.failures import Stopped, is_fatal
 from qoop.engine.functions.measured import FunctionCalls
 from qoop.engine.kernel import Kernel
 from qoop.engine.memory import Used
-from qoop.engine.processes.priority import URGENT, keep_starter
 from qoop.engine.storage.checkpoint import Store
 from qoop.engine.storage.growing import Output, Timed
 from qoop.engine.storage.guard import Origin

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from qoop.catalog.errors import ConfigError, DiskFull
+from qoop.catalog.priority import not_behind
 from qoop.engine.backends.attempt_runner import CROWDED, AttemptRunner, Elsewhere, LocalInputs, Watcher
 from qoop.engine.backends.base import happened
 from qoop.engine.backends.interpreter import begin_short_turns, end_short_turns
@@ -52,7 +53,6 @@ from qoop.engine.events import (
     TaskStopped,
 )
 from qoop.engine.failures import Stopped
-from qoop.engine.processes.priority import not_behind
 from qoop.engine.storage.checkpoint import Store, verify
 from qoop.engine.storage.manifest import Saved
 from qoop.engine.storage.retention import Retention

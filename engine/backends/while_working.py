@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from qoop.engine.processes.priority import not_behind
+from qoop.catalog.priority import not_behind
 
 _LINGER = 1.0  # seconds without work after which the thread ends
 

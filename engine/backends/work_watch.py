@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from qoop.catalog.priority import go_behind
 from qoop.engine.backends.while_working import WhileWorking
 from qoop.engine.events import Event, WorkObserved
-from qoop.engine.processes.priority import go_behind
 from qoop.engine.task import AttemptId
 
 _EVERY, _PART = 0.25, 0.02

@@ -6,7 +6,6 @@
     child.py            what runs in them: calls come in, frames of bytes and one result go out
     process.py          one of them, as its parent sees it: a call, its limits, its end
     pool.py             the processes that wait for a call
-    priority.py         long work goes behind short work on the CPUs
     isolated_kernel.py  runs a task in one of them, in place of a kernel of this process
     isolated_task.py    that task as JSON
     task_in_process.py  the same task within the process

@@ -17,11 +17,11 @@ import duckdb
 import pyarrow as pa
 
 from qoop.catalog.errors import ProcessEnded, Revoked
+from qoop.catalog.priority import URGENT
 from qoop.engine.kernel import check_tables
 from qoop.engine.processes.child import PARTITION
 from qoop.engine.processes.isolated_task import IsolatedTask
 from qoop.engine.processes.pool import ProcessPool
-from qoop.engine.processes.priority import URGENT
 from qoop.engine.processes.process import ChildProcess, Limits
 from qoop.engine.processes.task_in_process import run_task
 from qoop.engine.storage.growing import Begin, InMemory, Made, Output

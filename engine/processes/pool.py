@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from qoop.catalog.errors import OutOfMemory, SessionClosed
+from qoop.catalog.priority import not_behind
 from qoop.engine.memory import Used, anonymous_memory
 from qoop.engine.processes.nursery import Nursery
-from qoop.engine.processes.priority import not_behind
 from qoop.engine.processes.process import ChildProcess
 
 _WARM = 2  # processes that wait

@@ -18,10 +18,10 @@ import duckdb
 
 from qoop.catalog import errors
 from qoop.catalog.errors import ExecutionError, OutOfMemory, ProcessEnded
+from qoop.catalog.priority import all_go_behind
 from qoop.engine.memory import anonymous_memory
 from qoop.engine.processes.child import HEADER
 from qoop.engine.processes.nursery import NO_SIGNAL
-from qoop.engine.processes.priority import all_go_behind
 
 _INTERVAL = 0.02  # seconds between two checks of a call
 _TICKS = os.sysconf("SC_CLK_TCK")

@@ -14,9 +14,9 @@ import os
 import threading
 from collections.abc import Iterable
 
+from qoop.catalog.priority import not_behind
 from qoop.catalog.stores.objects import Objects
 from qoop.catalog.value import value
-from qoop.engine.processes.priority import not_behind
 
 USERS = "users"
 SECONDS = 60.0

@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from qoop.catalog.priority import not_behind
 from qoop.engine.events import Committed
-from qoop.engine.processes.priority import not_behind
 from qoop.engine.storage.manifest import Saved
 from qoop.engine.task import Content
 

@@ -17,8 +17,8 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from qoop.catalog.errors import QoopError
+from qoop.catalog.priority import not_behind
 from qoop.catalog.value import value
-from qoop.engine.processes.priority import not_behind
 from qoop.engine.storage.manifest import Saved
 from qoop.engine.task import JobId
 

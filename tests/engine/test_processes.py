@@ -18,10 +18,10 @@ import pytest
 from waits import PATIENCE, until
 
 from qoop.catalog.errors import Cancelled, ExecutionError, OutOfMemory, ProcessEnded, QueryError, SessionClosed
+from qoop.catalog.priority import go_behind, keep_starter
 from qoop.engine.memory import anonymous_memory
 from qoop.engine.processes.child import Reply
 from qoop.engine.processes.pool import ProcessPool
-from qoop.engine.processes.priority import go_behind, keep_starter
 from qoop.engine.processes.process import Limits
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are limited on Linux alone")

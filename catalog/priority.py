@@ -53,7 +53,7 @@ def keep_starter() -> None:
 
 
 def not_behind(call: Callable[[], T]) -> T:
-    """What a call returns that starts a thread or a process: it is made by a thread that is never behind others, if
+    """The result of a call that starts a thread or a process, made by a thread that is never behind others, if
     `keep_starter` was called. Else workers, and the threads that write outputs, would be behind whatever they do."""
     if _starter is None:
         return call()
