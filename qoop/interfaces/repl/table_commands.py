@@ -50,7 +50,7 @@ def _functions(shell: Shell, _: str) -> None:
 
 
 def _kind(table: Table) -> str:
-    return type(table.source).__name__.removesuffix("Source").lower()
+    return type(table.source).__name__.removesuffix("Source").removeprefix("Created").lower()
 
 
 def _describe(shell: Shell, name: str) -> None:
