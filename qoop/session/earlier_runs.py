@@ -220,9 +220,15 @@ class StartedRun:
     if there is no such run. continues: an unfinished run of the same text was of the same owner. begun: by the
     monotonic clock. meanwhile: closed at its end."""
 
-    def __init__(self, losses: RunLosses, why: str = "", path: Path | None = None, file: FileIO | None = None) -> None:
-        self.why = why
-        self.continues = False
+    def __init__(
+        self,
+        losses: RunLosses,
+        why: str = "",
+        continues: bool = False,
+        path: Path | None = None,
+        file: FileIO | None = None,
+    ) -> None:
+        self.why, self.continues = why, continues
         self.begun = time.monotonic()
         self.meanwhile = contextlib.ExitStack()
         self._losses = losses
@@ -258,7 +264,7 @@ class UnfinishedRun:
     path: Path
     query: QueryFacts | None
     lasted: float = 0.0
-    owner: str = ""
+    owner: tuple[str, ...] = ()
 
 
 class EarlierRuns:
@@ -273,7 +279,7 @@ class EarlierRuns:
         self._lock = threading.Lock()
         self._touching = WhileWorking(self._touch, "qoop-alive", first=_OFTEN)
 
-    def begin(self, planned: Planned, owner: str = "") -> StartedRun:
+    def begin(self, planned: Planned, owner: tuple[str, ...] = ()) -> StartedRun:
         """Record the start of a run, in place of an unfinished one of the same text. If the folder cannot be written,
         there is no record; the store of checkpoints reports that error.
 
@@ -301,7 +307,7 @@ class EarlierRuns:
         with self._lock:
             self._running.discard(run)
 
-    def _begun(self, planned: Planned, owner: str) -> StartedRun:
+    def _begun(self, planned: Planned, owner: tuple[str, ...]) -> StartedRun:
         now = QueryFacts.of(planned)
         digest = normal_text(now.text).digest
         try:
@@ -310,9 +316,8 @@ class EarlierRuns:
             before = list(self._unfinished(name for name in names if name.startswith(digest)))
             why = self._why(now, before, names)
             path = self._folder / f"{digest}-{secrets.token_hex(8)}.json"
-            run = StartedRun(self._losses, why, path, self._write(path, now, owner))
-            run.continues = any(one.query is not None and one.owner == owner for one in before)
-            return run
+            continues = any(one.query is not None and one.owner == owner for one in before)
+            return StartedRun(self._losses, why, continues, path, self._write(path, now, owner))
         except OSError:
             return StartedRun(self._losses)
 
@@ -353,7 +358,7 @@ class EarlierRuns:
     def _names(self) -> list[str]:
         return [name for name in os.listdir(self._folder) if name.endswith(".json")]
 
-    def _write(self, path: Path, now: QueryFacts, owner: str) -> FileIO:
+    def _write(self, path: Path, now: QueryFacts, owner: tuple[str, ...]) -> FileIO:
         file = open_private(path, "x")
         try:
             keep_private(file.fileno())
@@ -408,7 +413,7 @@ class EarlierRuns:
                     continue
                 lasted = os.fstat(file.fileno()).st_mtime - float(body["begun"])
                 seconds = min(_MOST_SECONDS, max(_OFTEN, lasted))
-                yield UnfinishedRun(path, _query(body), seconds, str(body.get("owner", "")))
+                yield UnfinishedRun(path, _query(body), seconds, tuple(map(str, body.get("owner", ()))))
 
     def _is_short(self, name: str) -> bool:
         try:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from qoop.adaptive.cluster.job_handle import JobHandle
+from qoop.adaptive.cluster.owners import owner_of
 from qoop.adaptive.cluster.recording.messages import JobRequest, SampleOffered
 from qoop.adaptive.replanning.policies import by_deadline
 from qoop.adaptive.replanning.worthwhile import Worthwhile
@@ -165,8 +166,7 @@ class JobStarts:
         it."""
         if self.earlier_runs is None or not (request.durable and request.reuse):
             return self._cluster.submit(request)
-        terms = request.terms
-        begun = self.earlier_runs.begin(planned, f"{terms.tenant}/{terms.user}")
+        begun = self.earlier_runs.begin(planned, owner_of(request.terms))
         own = request.own_outputs and not begun.continues  # what this user's killed run left is not known to be theirs
         try:
             handle = self._cluster.submit(replace(request, earlier=begun.why, own_outputs=own))

@@ -140,15 +140,17 @@ def test_a_run_that_is_under_way_is_not_an_unfinished_one(data: Path, tmp_path: 
         assert other._starts.earlier_runs.begin(planned).why != ""
 
 
-@pytest.mark.parametrize("owner, continues", [("shop/ann", True), ("shop/bob", False), ("", False)])
+@pytest.mark.parametrize(
+    "owner, continues", [(("shop", "ann/a"), True), (("shop", "bob"), False), ((), False), (("shop/ann", "a"), False)]
+)
 def test_a_run_goes_on_with_what_a_killed_one_of_the_same_user_left(
-    data: Path, tmp_path: Path, owner: str, continues: bool
+    data: Path, tmp_path: Path, owner: tuple[str, ...], continues: bool
 ) -> None:
     """An answer that is there at once would show what other users have queried."""
     with session(data, tmp_path / "kept") as found:
         planned, earlier = found.planning.plan(TEXT), found._starts.earlier_runs
         assert earlier is not None
-        first = earlier.begin(planned, "shop/ann")
+        first = earlier.begin(planned, ("shop", "ann/a"))
         first.end(answered=False)
     assert not first.continues
     with session(data, tmp_path / "kept") as found:

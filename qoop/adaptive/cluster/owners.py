@@ -11,6 +11,7 @@ from qoop.engine.task import CheckpointKey
 
 if TYPE_CHECKING:
     from qoop.adaptive.cluster.active_job import ActiveJob
+    from qoop.adaptive.schedulers.terms import Terms
 
 _MOST_KEYS = 20_000
 """Outputs whose owners are known; the others serve no user's job."""
@@ -31,7 +32,7 @@ class OutputOwners:
         if not job.request.own_outputs:
             return
         for key in keys:
-            self._owners.setdefault(key, set()).add(_owner(job))
+            self._owners.setdefault(key, set()).add(owner_of(job.request.terms))
             self._owners.move_to_end(key)
         while len(self._owners) > _MOST_KEYS:
             self._owners.popitem(last=False)
@@ -40,9 +41,10 @@ class OutputOwners:
         """Those of the outputs that the job may use."""
         if not job.request.own_outputs:
             return tuple(found)
-        owner = _owner(job)
+        owner = owner_of(job.request.terms)
         return tuple(one for one in found if owner in self._owners.get(one.key, ()))
 
 
-def _owner(job: ActiveJob) -> tuple[str, str]:
-    return job.request.terms.tenant, job.request.terms.user
+def owner_of(terms: Terms) -> tuple[str, str]:
+    """Tenant and user of a job."""
+    return terms.tenant, terms.user
