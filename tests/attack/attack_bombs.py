@@ -212,7 +212,8 @@ def _ready(process: subprocess.Popen[str]) -> Server:
             threading.Thread(target=process.stderr.read, daemon=True).start()
             server = Server(process, int(told[1]))
             for _ in range(10):
-                assert server.ask("ann", "SELECT 1")[0] == 200
+                status, body = server.ask("ann", "SELECT 1")
+                assert status == 200, body
             server.ask("ann", "SELECT length(repeat('x', 3))")
             time.sleep(0.5)
             server.idle = server.memory()

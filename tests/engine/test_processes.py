@@ -18,7 +18,7 @@ import pytest
 from waits import PATIENCE, until
 
 from qoop.catalog.errors import Cancelled, ExecutionError, OutOfMemory, ProcessEnded, QueryError, SessionClosed
-from qoop.catalog.priority import go_behind, keep_starter
+from qoop.catalog.priority import BEHIND, go_behind, keep_starter
 from qoop.engine.memory import anonymous_memory
 from qoop.engine.processes.child import Reply
 from qoop.engine.processes.pool import ProcessPool
@@ -64,14 +64,14 @@ def holds(reply: Reply, size: int) -> None:
     del held
 
 
-def policies(reply: Reply, most: float) -> list[int]:
-    """By which all threads get a CPU, once all have changed. most: seconds that this may take."""
+def niceness(reply: Reply, most: float) -> list[int]:
+    """That of all threads, once all have another one. most: seconds that this may take."""
     other, ended = threading.Event(), time.monotonic() + most
     thread = threading.Thread(target=other.wait)
     thread.start()
-    before = os.sched_getscheduler(0)
+    before = os.getpriority(os.PRIO_PROCESS, 0)
     while True:
-        found = [os.sched_getscheduler(int(one)) for one in os.listdir("/proc/self/task")]
+        found = [os.getpriority(os.PRIO_PROCESS, int(one)) for one in os.listdir("/proc/self/task")]
         if before not in found or time.monotonic() >= ended:
             other.set()
             thread.join()
@@ -327,10 +327,12 @@ def test_the_limit_of_a_call_rises_while_it_runs(pool: ProcessPool) -> None:
 
 def test_a_call_that_computes_for_long_lets_others_go_first(pool: ProcessPool) -> None:
     with pool.process() as process:
-        assert process.call(policies, [0.0], Limits(ROOMY.memory, urgent=0.05)) == [os.SCHED_OTHER] * 3
+        assert (
+            process.call(niceness, [0.0], Limits(ROOMY.memory, urgent=0.05)) == [os.getpriority(os.PRIO_PROCESS, 0)] * 3
+        )
         assert process.fit
-        seen = process.call(policies, [60.0], Limits(ROOMY.memory, urgent=0.05))
-        assert seen == [os.SCHED_IDLE] * 3, "all its threads"
+        seen = process.call(niceness, [60.0], Limits(ROOMY.memory, urgent=0.05))
+        assert seen == [BEHIND] * 3, "all its threads"
         assert not process.fit, "it stays behind"
 
 
@@ -347,7 +349,7 @@ def test_processes_that_a_thread_behind_others_has_started_are_not_behind() -> N
     thread = threading.Thread(target=behind)
     thread.start()
     thread.join()
-    assert os.sched_getscheduler(started[0]) == os.SCHED_OTHER
+    assert os.getpriority(os.PRIO_PROCESS, started[0]) < BEHIND
     pool.close()
     with pytest.raises(SessionClosed), pool.process():
         pass

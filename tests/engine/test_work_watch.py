@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from waits import until
 
+from qoop.catalog.priority import BEHIND
 from qoop.engine.backends.local import MACHINE, LocalBackend
 from qoop.engine.backends.work_watch import ThreadTimes, WorkWatch
 from qoop.engine.events import Event, TaskSucceeded, WorkObserved
@@ -110,12 +111,12 @@ def test_what_a_thread_behind_others_starts_is_not_behind(tmp_path: Path) -> Non
 def test_an_attempt_of_a_long_job_goes_behind_at_once() -> None:
     watch = WorkWatch(lambda event: None)
     attempt = AttemptId(TaskId("job", "s1", 0), 1)
-    policies: list[int] = []
+    niceness: list[int] = []
     went: list[int] = []
 
     def work(is_long: bool) -> None:
         with watch.watched(attempt, lambda: None, lambda: None, is_long):
-            policies.append(os.sched_getscheduler(0))
+            niceness.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
 
     def in_a_thread(is_long: bool) -> None:
         thread = threading.Thread(target=work, args=(is_long,))
@@ -127,7 +128,8 @@ def test_an_attempt_of_a_long_job_goes_behind_at_once() -> None:
     in_a_thread(is_long=False)
     in_a_thread(is_long=True)
     watch.close()
-    assert policies == [os.SCHED_OTHER, os.SCHED_OTHER, os.SCHED_IDLE] and len(went) == 1
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    assert niceness == [usual, usual, BEHIND] and len(went) == 1
 
 
 def start(backend: LocalBackend, name: str, sql: str, opaque: str = "DuckDB plans it") -> AttemptId:
@@ -142,6 +144,6 @@ def behind() -> list[int]:
     found = []
     for thread in map(int, os.listdir("/proc/self/task")):
         with suppress(ProcessLookupError):
-            if os.sched_getscheduler(thread) == os.SCHED_IDLE:
+            if os.getpriority(os.PRIO_PROCESS, thread) == BEHIND:
                 found.append(thread)
     return found
