@@ -173,3 +173,25 @@ def test_the_advice_for_an_unknown_table_is_a_table_of_the_session(name: str, ad
         with pytest.raises(qoop.BindError) as error:
             opened.sql(f"SELECT * FROM {name}")
     assert f"Table with name {name} does not exist!{advice}\nTables here: items, orders\n" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT filename, count(*), sum(x) FROM '{}/*.parquet' GROUP BY 1 ORDER BY 1",
+        "SELECT file_index, file_row_number, * FROM '{}/*.parquet' WHERE file_row_number > 0 ORDER BY x",
+        "SELECT t.filename, a.x, a.* FROM '{}/a.parquet' JOIN '{}/c.csv' AS t ON t.y = a.x ORDER BY ALL",
+        "SELECT c.y, (SELECT max(filename) FROM '{}/b.parquet' WHERE x > c.y) FROM '{}/c.csv' ORDER BY ALL",
+        "CREATE OR REPLACE VIEW v AS SELECT c.y, filename FROM '{}/c.csv'; FROM v ORDER BY y",
+    ],
+)
+def test_files_have_the_names_and_the_columns_that_duckdb_gives_them(
+    session: qoop.Session, tmp_path: Path, text: str
+) -> None:
+    with duckdb.connect() as oracle:
+        oracle.execute(f"COPY (SELECT 1 AS x UNION ALL SELECT 2) TO '{tmp_path}/a.parquet'")
+        oracle.execute(f"COPY (SELECT 3 AS x UNION ALL SELECT 4) TO '{tmp_path}/b.parquet'")
+        oracle.execute(f"COPY (SELECT 2 AS y, 'z' AS z) TO '{tmp_path}/c.csv'")
+        text = text.replace("{}", str(tmp_path))
+        expected = oracle.execute(text).fetchall()
+    assert session.sql(text).fetchall() == expected != []

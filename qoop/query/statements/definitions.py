@@ -20,7 +20,14 @@ from qoop.catalog.table import FilesSource
 from qoop.planner.sql.sources import OF_CATALOG
 from qoop.query.statements.created.storage import MemoryTables, Storage
 from qoop.query.statements.databases.schemas import MAIN, CreateSchema, DropSchema
-from qoop.query.statements.plain_names import files_read, is_glob, is_sweep, reads, with_plain_names
+from qoop.query.statements.plain_names import (
+    files_read,
+    is_glob,
+    is_sweep,
+    reads,
+    with_file_names,
+    with_plain_names,
+)
 from qoop.query.statements.views import View
 
 if TYPE_CHECKING:
@@ -99,10 +106,7 @@ class Definitions:
         text = self.with_plain_names(text)
         self._binder.admit(text)
         for path in () if self.names.locked else files_read(text, self._endings):
-            if path.lower().startswith(_WEB):
-                self._check_web(path)
-            elif is_remote(path) or is_glob(path) or os.path.exists(os.path.expanduser(path)):
-                self._read_file(path)
+            self._read_file(path)
         expanded = self._expanded(text)
         if expanded != text:
             self._binder.describe(text)
@@ -142,6 +146,8 @@ class Definitions:
         write: Callable[[str], str] = quoted,
     ) -> str:
         """schema: is searched first for names without one."""
+        if not self.names.locked:
+            text = with_file_names(text, self._endings, self._columns_of_file)
         names = [*self._catalog.tables(), *self.names.views.names()]
         qualified = [name.lower() for name in names if "." in name and self.names.schema_of(name)]
         return with_plain_names(text, qualified, catalog, schema, write, self.names.has)
@@ -428,8 +434,18 @@ class Definitions:
             )
             raise SourceError(f"cannot read {path} yet: LOAD httpfs first{found}")
 
+    def _columns_of_file(self, path: str) -> Collection[str]:
+        """The columns of a file that a query reads by its path, in lower case; none if there is no such file."""
+        self._read_file(path)
+        table = self._catalog.find(path)
+        return () if table is None else [name.lower() for name, _ in table.columns]
+
     def _read_file(self, path: str) -> None:
-        """Register a file as a table named by its path."""
-        if self._catalog.find(path) is None:
+        """Register a file, if there is one, as a table named by its path."""
+        if path.lower().startswith(_WEB):
+            self._check_web(path)
+        elif not (is_remote(path) or is_glob(path) or os.path.exists(os.path.expanduser(path))):
+            return
+        elif self._catalog.find(path) is None:
             self._register(path, path)
             self.names.files.add(path)

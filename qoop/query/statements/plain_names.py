@@ -12,8 +12,11 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
+from qoop.catalog.by_text import by_text
 from qoop.catalog.errors import ParseError
 from qoop.catalog.lexer import Lexeme, behind_closing, lexed, quoted
+from qoop.catalog.sources.files import sql_string
+from qoop.catalog.sources.register import CSV, JSON
 from qoop.catalog.stores.objects import without_options
 from qoop.catalog.value import value
 from qoop.planner.parse_tree import Names, Node, is_common_table, nodes, tree_of
@@ -36,6 +39,9 @@ _ALONE = ("DESCRIBE", "DESC", "SUMMARIZE", "SHOW", "TABLE")
 _CATALOG_SCHEMAS = ("information_schema", "pg_catalog")
 
 _GLOB = frozenset("*?[")
+
+_ADDED_TO_FILES = frozenset(("filename", "file_row_number", "file_index"))
+"""Columns that DuckDB has for each row of a file, unless the file has one of that name; no star means them."""
 
 
 @value
@@ -74,6 +80,66 @@ def with_plain_names(
         return _rewritten(text, list(_places(text, qualified, catalog if may_ask else None, default, write, is_own)))
     except ParseError:  # binding reports it
         return text
+
+
+def with_file_names(text: str, endings: tuple[str, ...], columns: Callable[[str], Collection[str]]) -> str:
+    """The text with the names that DuckDB gives to files: the one of a file by which its columns are qualified, and a
+    function in place of a file whose query reads a column that DuckDB adds to files.
+
+    endings: of file names that count as tables. columns: those in the files of a path, in lower case.
+
+    >>> with_file_names("SELECT day.x FROM 'logs/day.csv'", (".csv",), lambda path: ["x"])
+    'SELECT day.x FROM "logs/day.csv" AS "day"'
+    >>> with_file_names("SELECT filename, * FROM '*.csv' AS t", (".csv",), lambda path: ["x"])
+    "SELECT filename, * FROM read_csv('*.csv') AS t"
+    """
+    if is_long(text) or not any(ending in text.lower() for ending in endings):
+        return text
+    added, qualifiers = _read_of_files(text)
+    files = [] if not (added or qualifiers) else _file_nodes(text, endings)
+    places = []
+    for node in files:
+        path, alias = node["table_name"], node.get("alias", "") or _stem(node["table_name"])
+        function = added and "://" not in path and not added <= {name.lower() for name in columns(path)}
+        if function or (not node.get("alias") and alias.lower() in qualifiers):
+            written = f"{_reader(path)}({sql_string(path)})" if function else quoted(path)
+            named = written if node.get("alias") else f"{written} AS {quoted(alias)}"
+            places.append(_table(text, {**node, "alias": alias}, partial(_constant, named)))
+    return _rewritten(text, places)
+
+
+@by_text(most=128)
+def _read_of_files(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The columns that DuckDB adds to files among those of a text, and the names that qualify columns, in lower case."""
+    added: set[str] = set()
+    qualifiers: set[str] = set()
+    for node, _ in _nodes(text):
+        match node.get("type"):
+            case "COLUMN_REF":
+                added |= _ADDED_TO_FILES & {node["column_names"][-1].lower()}
+                qualifiers.add(node["column_names"][0].lower())
+            case "STAR" if node.get("relation_name"):
+                qualifiers.add(node["relation_name"].lower())
+    return frozenset(added), frozenset(qualifiers)
+
+
+def _file_nodes(text: str, endings: tuple[str, ...]) -> list[Node]:
+    return [node for node in base_tables(text) if _is_file(node["table_name"], endings)]
+
+
+def _is_file(name: str, endings: tuple[str, ...]) -> bool:
+    return without_options(name).lower().endswith(endings)
+
+
+def _stem(path: str) -> str:
+    """The name that DuckDB gives to a file in FROM: the file's up to its first dot; several files have their pattern."""
+    return path if is_glob(path) else path.rsplit("/", 1)[-1].partition(".")[0]
+
+
+def _reader(path: str) -> str:
+    """DuckDB's function that reads files of such a name."""
+    lower = path.lower()
+    return "read_csv" if lower.endswith(CSV) else "read_json" if lower.endswith(JSON) else "read_parquet"
 
 
 def renamed(text: str, names: Mapping[str, str]) -> str:
@@ -274,7 +340,7 @@ def files_read(text: str, endings: tuple[str, ...]) -> Iterator[str]:
     """
     lower = text.lower()
     if any(ending in lower for ending in endings):
-        yield from (name for name in tables_read(text) if without_options(name).lower().endswith(endings))
+        yield from (name for name in tables_read(text) if _is_file(name, endings))
 
 
 def is_glob(path: str) -> bool:
