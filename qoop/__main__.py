@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from qoop.catalog.errors import BindError, ConfigError, QoopError
 from qoop.interfaces.commands.loading import loading_little
-from qoop.interfaces.commands.words import in_order, names_no_command, stray
+from qoop.interfaces.commands.words import WrongUsage, in_order, names_no_command, options_read, stray
 from qoop.query.drawing.formats import FORMATS, checked_format
 from qoop.query.drawing.terminal import Terminal, between_words
 from qoop.query.options import FLAGS, Flag
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if sys.stderr.isatty():
             message = between_words(message, Terminal.of(sys.stderr).width)
         print(message, file=sys.stderr)
-        return 1
+        return _USAGE if isinstance(error, WrongUsage) else 1
     except EndedBySignal as ended:
         print(f"qoop: {ended}", file=sys.stderr)
         return ended.exit_code
@@ -97,7 +97,8 @@ def _run(words: Sequence[str], process_is_ours: bool) -> int:
         print(f"qoop: there is no file, folder or command {unknown!r}: see qoop --help", file=sys.stderr)
         return _USAGE
     words = in_order(words, _COMMANDS)
-    options = _parser(words).parse_args(words)
+    with options_read():
+        options = _parser(words).parse_args(words)
     options.process_is_ours = process_is_ours
     with output():
         code: int = options.run(options) or 0
@@ -439,7 +440,8 @@ def _session(options: argparse.Namespace, is_needed: Callable[[str], bool] | Non
         with uninterrupted():  # raises delayed signals at its end
             from qoop.session.opening import connect
 
-            session = connect(local_frames=False, **{name: getattr(options, name) for name in FLAGS})
+            with options_read():
+                session = connect(local_frames=False, **{name: getattr(options, name) for name in FLAGS})
         for path in options.data:
             session.register_path(path, is_needed)
         return session

@@ -177,8 +177,6 @@ def test_tables_of_a_database_file(tmp_path: Path, capsys: pytest.CaptureFixture
         (["-c", "SELECT * FROM nothing"], "nothing"),
         (["-c", "SELECT 'x'::INTEGER"], "x"),
         (["-c", "SELECT 1", "--data", "/no/such/folder"], "/no/such/folder"),
-        (["-c", "SELECT 1", "--memory", "lots"], "lots"),
-        (["-c", "SELECT 1", "--slots", "0"], "slots"),
         (["-c", ""], "no statement"),
     ],
 )
@@ -272,3 +270,21 @@ def test_an_unknown_table_is_told_with_those_that_no_statement_names(
     assert main([str(tmp_path), "-c", "SELECT 1 FROM orders; FROM item"]) == 1
     told = capsys.readouterr().err
     assert 'Did you mean "items"' in told and "Tables here: items, orders" in told
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "run --until-done --for banana x",
+        "run --until-done --grace banana x",
+        "run --until-done --slots 0 x",
+        "runs place --shrink-to lots",
+        "serve --memory lots",
+        "--memory lots -c SELECT(1)",
+        "explain --slots 0 -c SELECT(1)",
+    ],
+)
+def test_a_value_that_an_option_does_not_take_is_wrong_usage(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words.split()) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1 and lines[0].startswith("qoop: ")

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 
+from qoop.catalog.errors import ConfigError
 from qoop.query.options import FLAGS
 
 _WITH_DATA = "explain"
@@ -16,6 +18,19 @@ _SWITCHES = (
     *("-h", "--help", "--version", "--page", "--alternatives", "--analyze", "--history"),
     *(f"--{name.replace('_', '-')}" for name, flag in FLAGS.items() if flag.metavar is None),
 )
+
+
+class WrongUsage(ConfigError):
+    """An option of the command line that is not valid: the exit code is 2."""
+
+
+@contextmanager
+def options_read() -> Iterator[None]:
+    """A ConfigError within the block is the fault of an option. Raises WrongUsage in its place."""
+    try:
+        yield
+    except ConfigError as error:
+        raise WrongUsage(str(error)) from error
 
 
 def in_order(words: Sequence[str], commands: Collection[str]) -> list[str]:
