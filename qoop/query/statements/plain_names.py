@@ -110,7 +110,7 @@ def with_file_names(text: str, endings: tuple[str, ...], columns: Callable[[str]
 
 @by_text(most=128)
 def _read_of_files(text: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The columns that DuckDB adds to files among those of a text, and the names that qualify columns, in lower case."""
+    """The columns of a text that DuckDB adds to files, and the names that qualify columns, in lower case."""
     added: set[str] = set()
     qualifiers: set[str] = set()
     for node, _ in _nodes(text):
@@ -132,7 +132,7 @@ def _is_file(name: str, endings: tuple[str, ...]) -> bool:
 
 
 def _stem(path: str) -> str:
-    """The name that DuckDB gives to a file in FROM: the file's up to its first dot; several files have their pattern."""
+    """DuckDB's alias of a file in FROM: its name up to the first dot; of several files their pattern."""
     return path if is_glob(path) else path.rsplit("/", 1)[-1].partition(".")[0]
 
 
