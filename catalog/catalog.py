@@ -11,6 +11,7 @@ from types import MappingProxyType, TracebackType
 
 from qoop.catalog.errors import CatalogError, UnknownTable
 from qoop.catalog.paths import source_path
+from qoop.catalog.sources.files import Found
 from qoop.catalog.sources.probe import Probe
 from qoop.catalog.sources.register import open_database, open_folder, open_source, reread
 from qoop.catalog.statistics.footers import FooterStats, together, with_collected
@@ -89,14 +90,14 @@ class Catalog:
         self._add(*tables)
         return tables
 
-    def refresh(self, name: str) -> Table | None:
+    def refresh(self, name: str, found: Found | None = None) -> Table | None:
         """Read the place of a table again: added, removed, replaced and rewritten files count from now on.
 
-        Returns the new table, None if nothing changed. Raises UnknownTable; SourceError if it cannot be read any more,
-        and then the registered table stays.
+        found: the files that are there, if that is known. Returns the new table, None if nothing changed. Raises
+        UnknownTable; SourceError if it cannot be read any more, and then the registered table stays.
         """
         before = self.table(name)
-        table = reread(self._probe, before)
+        table = reread(self._probe, before, found)
         if table is None:
             return None
         self._add(table)

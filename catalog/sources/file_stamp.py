@@ -76,7 +76,7 @@ def settled(
     stamps = dict(now_read or zip(paths, _stamps(paths, read_stamp), strict=True))
     young = list(stamps)
     for _ in range(_TRIES):
-        young, wait = _unsettled({path: stamps[path] for path in young})
+        young, wait = unsettled({path: stamps[path] for path in young})
         if not young:
             return [stamps[path] for path in paths]
         time.sleep(wait / 1e9)
@@ -95,7 +95,7 @@ def _stamps(paths: Sequence[str], read_stamp: StampReader) -> list[Stamp]:
         raise SourceError(f"cannot read {error.filename}: {error.strerror or error}") from error
 
 
-def _unsettled(stamps: Mapping[str, Stamp]) -> tuple[list[str], int]:
+def unsettled(stamps: Mapping[str, Stamp]) -> tuple[list[str], int]:
     """The files that changed within a tick of now, and the nanoseconds until a write must leave other times."""
     now = time.time_ns()
     past = now - _COARSE_TICK_NS

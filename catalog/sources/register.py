@@ -46,10 +46,10 @@ def open_source(probe: Probe, name: str, source: object, version: int | None = N
     return _open_arrow(probe, name, source)
 
 
-def reread(probe: Probe, table: Table) -> Table | None:
-    """The table of that name and place as it is now; None: it is still all that the place holds. Raises SourceError if
-    the place is gone, or holds nothing now."""
-    found = _listed(table)
+def reread(probe: Probe, table: Table, found: Found | None = None) -> Table | None:
+    """The table of that name and place as it is now; None: it is still all that the place holds. found: the files of
+    its folder, if they are known. Raises SourceError if the place is gone, or holds nothing now."""
+    found = _listed(table) if found is None else found
     return None if _is_current_table(table, found) else _reopened(probe, table, found)
 
 

@@ -17,7 +17,7 @@ from qoop.catalog.errors import CatalogError, Forbidden, QueryError, SessionClos
 from qoop.catalog.forks import CreatorProcess
 from qoop.catalog.opening import EXTENSIONS, listed
 from qoop.catalog.paths import source_path
-from qoop.catalog.sources.files import is_partitioned, is_sqlite, lake_of
+from qoop.catalog.sources.files import Found, is_partitioned, is_sqlite, lake_of
 from qoop.catalog.sources.register import CSV, JSON, PARQUET
 from qoop.catalog.stores.objects import is_remote, without_options
 from qoop.catalog.value import changed
@@ -48,7 +48,6 @@ _Found = TypeVar("_Found")
 
 DATA_FILES = (*PARQUET, *CSV, *JSON)
 """The endings of names of files, each of which is a table."""
-
 
 _TEXTS = 256
 """Texts whose tables are cached, if they are not long."""
@@ -84,7 +83,7 @@ class SessionTables:
         self._named = _NamedTables({})
         self._passwords: dict[str, PasswordFile | None] = {}  # of attached databases, by name in lower case
         self.isolation: TextIsolation | None = None  # of texts that are not light; None: this process binds all
-        self._compared = threading.local()  # names: of tables compared so far, in a thread that compares once
+        self._compared = threading.local()  # in a thread that compares once, see `comparing_once`
         self._unreadable: dict[str, CatalogError] = {}  # tables that could not be looked at, by name in lower case
 
     @classmethod
@@ -297,6 +296,7 @@ class SessionTables:
     def check_again(self, text: str) -> None:
         """Refresh the tables that a text may name, if their files have changed."""
         compared: set[str] = getattr(self._compared, "names", set())
+        files_of: Callable[[Table], Found | None] = getattr(self._compared, "files_of", lambda _: None)
         with self.lock:
             for name, table in self.named(text).items():
                 if name in compared:
@@ -304,19 +304,19 @@ class SessionTables:
                 compared.add(name)
                 try:
                     self._unreadable.pop(name, None)
-                    self._refresh(table.name)
+                    self._refresh(table.name, files_of(table))
                 except CatalogError as error:  # it may be that the text does not read the table after all
                     self._unreadable[name] = error
 
     @contextlib.contextmanager
-    def comparing_once(self) -> Iterator[set[str]]:
+    def comparing_once(self, files_of: Callable[[Table], Found | None] = lambda _: None) -> Iterator[set[str]]:
         """Within the block this thread compares the files of each table once. Yields the names of those compared; a
-        name that is removed is compared again."""
-        self._compared.names = compared = set[str]()
+        name that is removed is compared again. files_of: tells those of a table without listing them, if it can."""
+        self._compared.names, self._compared.files_of = set[str](), files_of
         try:
-            yield compared
+            yield self._compared.names
         finally:
-            del self._compared.names
+            del self._compared.names, self._compared.files_of
 
     def named(self, text: str) -> Mapping[str, Table]:
         """The tables that a text may name, by lower-case name."""
@@ -466,8 +466,8 @@ class SessionTables:
             self.binder.add_table(table.name, table.version, table.columns)
         self._plan_store.tables_changed(versions({table.name: table for table in tables}))
 
-    def _refresh(self, name: str) -> None:
-        table = self.catalog.refresh(name)
+    def _refresh(self, name: str, found: Found | None = None) -> None:
+        table = self.catalog.refresh(name, found)
         if table is not None:
             self._now_is(table)
 

@@ -23,16 +23,13 @@ import duckdb
 from qoop.session.opening import connect
 from qoop.session.session import Session
 from qoop.tpcds.views.days import Landing, split
-from qoop.tpcds.views.load import LoadOptions, cpu_seconds, rounded
+from qoop.tpcds.views.load import SETTLED, LoadOptions, cpu_seconds, rounded
 from qoop.tpcds.views.shapes import DIMENSIONS
 
 _SALES = "store_sales"
 
 _DAYS = 10
 """Days of a median."""
-
-_SETTLED = 0.03
-"""Seconds until a refresh need not wait for the next tick of the clock of files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +161,7 @@ def compare(options: LoadOptions, days: int) -> list[Compared]:
 def _costs(session: Session, script: _Script, landing: Landing, folder: Path) -> dict[str, Cost]:
     """The costs of one more day, by name of the view."""
     landing.land(changes=False)
-    time.sleep(_SETTLED)
+    time.sleep(SETTLED)
     file = script.find()  # the system knows the folder from now on, as it does when it is read next
     find = cpu_seconds(script.find)
     script.know()

@@ -43,6 +43,9 @@ _AIM = 0.8  # of a goal: the time between two refreshes
 _DAYS_TOGETHER = 160
 """Days over which the cost of all views is taken: ten refreshes or more of each."""
 
+SETTLED = 0.03
+"""Seconds until a file that has landed has a stamp that any further write changes: until then it may be left out."""
+
 _COLLECTED = 1.0
 """Seconds between two readings of the refreshes so far: a session keeps the last 200 of a view."""
 
@@ -120,6 +123,7 @@ def _together(session: Session, landing: Landing, views: Sequence[Shape]) -> flo
     spent, due = 0.0, dict.fromkeys((one.name for one in views), 0.0)
     for day in range(_DAYS_TOGETHER):
         landing.land()
+        time.sleep(SETTLED)
         names = [name for name, at in due.items() if at <= day]
         spent += cpu_seconds(partial(_round, session, names))
         for one in views:

@@ -23,6 +23,7 @@ Nothing is ever subtracted: a replaced, removed or late file changes its leaf an
     freshness.py    when to refresh a view with a lag goal; pure
     allocation.py   shares and qualities of views, by MAXMIN or MAXSUM of their utilities; fair shares; pure
     owner.py        the thread that refreshes the views of a session by their goals
+    watching.py     folders of tables that the system reports changes of
     views.py        the views of a session
     statements.py   their statements
     chains.py       views that read views; pure

@@ -25,6 +25,7 @@ from qoop.programs.views.owner import Owner, Refreshment, Target
 from qoop.programs.views.planning import ViewSession
 from qoop.programs.views.refreshing import Refreshing
 from qoop.programs.views.tree import different
+from qoop.programs.views.watching import Watching
 from qoop.query.result import Result
 from qoop.query.statements.materialized import (
     AlterMaterialized,
@@ -103,6 +104,7 @@ class MaterializedViews:
         self._names = session.tables.names
         self._views: dict[str, _View] = {}
         self._lock = threading.Lock()
+        self._watching = Watching()
         self._owner = Owner(self, session.log, session.slots, session.sharing)
         self._open_folder()
         self._owner.wake()
@@ -114,6 +116,7 @@ class MaterializedViews:
     def close(self) -> None:
         """Wait for the end of a refresh, and release all that the views use; their editions stay."""
         self._owner.close()
+        self._watching.close()
         for view in self._all():
             with view.lock:
                 view.refreshing.close()
@@ -130,7 +133,7 @@ class MaterializedViews:
         text = self._definitions.with_plain_names(statement.text)
         self._check_chain(name, text)
         definition = Definition(name, text, statement.options)
-        if statement.replace and self._is_defined(definition):
+        if statement.replace and any(definition == view.definition for view in self._all()):
             self.refresh_view(name)
             return
         refreshing = self._refreshing(definition)
@@ -257,7 +260,7 @@ class MaterializedViews:
 
     def comparing_once(self) -> AbstractContextManager[set[str]]:
         """See `SessionTables.comparing_once`."""
-        return self._session.tables.comparing_once()
+        return self._session.tables.comparing_once(self._watching.found)
 
     def behind(self, name: str) -> float | None:
         """The time of the oldest change that a refresh of a view would take over; None: there is none. Raises
@@ -332,10 +335,6 @@ class MaterializedViews:
             there = ", ".join(sorted(view.definition.name for view in views.values())) or "none"
             raise UnknownTable(f"there is no materialized view {name}; there are: {there}")
         return views[name.lower()]
-
-    def _is_defined(self, definition: Definition) -> bool:
-        """True if there is a view with this name, query and options."""
-        return any(definition == view.definition for view in self._all())
 
     def _refreshing(self, definition: Definition) -> Refreshing:
         return Refreshing(definition.text, definition.options, self._session, self._parts(definition.name))
