@@ -23,7 +23,6 @@ from qoop.catalog.value import value
 from qoop.programs.views.freshness import (
     EXPECTED,
     IN_TIME,
-    SAFETY,
     Allotted,
     Freshness,
     Message,
@@ -32,7 +31,7 @@ from qoop.programs.views.freshness import (
     TablesCompared,
     Wait,
 )
-from qoop.programs.views.sharing import RefreshCost, ViewLoad, early, gap_of, shares
+from qoop.programs.views.sharing import Due, RefreshCost, ViewLoad, early, gap_of, shares
 
 if TYPE_CHECKING:
     from qoop.adaptive.program_log import MessageLog
@@ -143,14 +142,13 @@ class _Program:
         since = time.time() - self._last - EXPECTED * self._gap
         return since % self._gap + EXPECTED / 2 * self._gap if self._gap and since > self._gap else math.inf
 
-    def due(self) -> tuple[float, float]:
-        """The time of day when a refresh has to end, and the seconds that are left for it. A change may have come just
-        after the last comparison, or when it was expected."""
+    def due(self) -> Due:
+        """The next refresh. A change may have come just after the last comparison, or when it was expected."""
         since = self.state.since
         if since is None:
             compared = time.time() - (boot_seconds() - self._compared)
             since = max(compared, self._last + self._gap)
-        return since + IN_TIME * self.target.lag, SAFETY * self.state.seconds
+        return Due(since + IN_TIME * self.target.lag, self.state.seconds, self.target.lag)
 
     def measure(self, last: Refreshment, requested: int, seconds: float) -> None:
         """Learn from a refresh. requested: see `Refresh.one_in`."""
@@ -290,7 +288,7 @@ class Owner:
 
     def _serve_one(self, compared: _Compared) -> bool:
         """Refresh the first view that is due, and compare those before it; False: none is due."""
-        order = early({name: program.due() for name, program in self._programs.items()})
+        order = early({name: program.due() for name, program in self._programs.items()}, time.time())
         for name, sooner in order.items():
             program = self._programs[name]
             if self._stopped or (

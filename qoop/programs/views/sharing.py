@@ -9,13 +9,14 @@ what it needs.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 from qoop.catalog.value import value
 from qoop.programs.views.allocation import POLICIES, Configuration, Goals, Sharer
-from qoop.programs.views.freshness import COMPARISONS, Allotted
+from qoop.programs.views.freshness import COMPARISONS, IN_TIME, SAFETY, Allotted
 
 ONE_IN = (2, 4, 8, 16)
 """The parts of new row groups that a refresh may read, each as one in a number."""
@@ -27,6 +28,9 @@ _FORGET = 0.8
 """The weight of older refreshes with each further one."""
 
 _TOGETHER = 0.1
+
+_LATE = 1.0
+"""The part of its goal by which a refresh that is late anyway may be later."""
 
 _FULL = 0.95
 """The part of the capacity that exact refreshes may need before the time is shared."""
@@ -85,22 +89,55 @@ def gap_of(changes: Iterable[float]) -> float:
     return sum(apart) / len(apart) if apart else 0.0
 
 
-def early(due: Mapping[str, tuple[float, float]]) -> dict[str, float]:
+@value
+class Due:
+    """The next refresh of a view. end: the time when it has to end, `IN_TIME` of its goal. seconds: that it takes.
+    goal: seconds."""
+
+    end: float
+    seconds: float
+    goal: float
+
+
+def early(due: Mapping[str, Due], now: float) -> dict[str, float]:
     """For each view the seconds by which its refresh has to begin sooner than it alone would, so that those that end
-    later do so in time; in order of time.
+    later do so in time; in the order in which they are served.
 
-    due: by name the time when a refresh has to end, and the seconds that it takes.
+    The refresh whose goal ends first is served first. Where not all can end within their goals, the fewest are late:
+    those that take longest give way, until `_LATE` of their goals later. In the order of the ends of goals alone, one
+    late refresh would make all after it late.
 
-    >>> early({"a": (9.0, 0.5), "b": (8.9, 0.2), "c": (9.0, 0.1)})
-    {'b': 0.5, 'a': 0.1, 'c': 0.0}
+    due: by name. now: the present time.
+
+    >>> views = {"a": Due(9.0, 0.5, 10.0), "b": Due(8.9, 0.2, 10.0), "c": Due(9.0, 0.1, 10.0)}
+    >>> early(views, 8.0)
+    {'b': 0.8, 'a': 0.15, 'c': 0.0}
+    >>> list(early({"a": Due(1.0, 2.0, 4.0), "b": Due(1.1, 0.5, 4.0), "c": Due(1.2, 0.5, 4.0)}, 0.2))
+    ['b', 'c', 'a']
     """
-    order = sorted(due, key=lambda name: due[name][0])
+    late = _late(due, now)
+    ends = {name: one.end + (_LATE * one.goal if name in late else 0.0) for name, one in due.items()}
+    order = sorted(due, key=ends.__getitem__)
     sooner, begin = dict.fromkeys(order, 0.0), math.inf
     for name in reversed(order):
-        end, seconds = due[name]
+        end = ends[name]
         sooner[name] = round(max(0.0, end - begin), 9)
-        begin = min(end, begin) - seconds
+        begin = min(end, begin) - SAFETY * due[name].seconds
     return sooner
+
+
+def _late(due: Mapping[str, Due], now: float) -> set[str]:
+    """The fewest refreshes that cannot end within their goals (the algorithm of Moore and Hodgson)."""
+    late, chosen, at = set[str](), list[tuple[float, str]](), now
+    for name in sorted(due, key=lambda name: due[name].end):
+        one = due[name]
+        heapq.heappush(chosen, (-one.seconds, name))
+        at += one.seconds
+        if at > one.end + (1 - IN_TIME) * one.goal:
+            seconds, longest = heapq.heappop(chosen)
+            late.add(longest)
+            at += seconds
+    return late
 
 
 @value
