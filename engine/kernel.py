@@ -330,6 +330,8 @@ class Kernel:
             found = arrow_input.castable(found) if types else found
             name = f"{item.name}:rows"
             scan = arrow_input.scan(name, found.schema, types)
+            if condition := spec.condition(item.name):
+                scan = f"SELECT * FROM ({scan or f'FROM {quoted(name)}'}) WHERE {condition}"
             if scan is not None or spec.stage.opaque is not None:
                 scans[item.name] = scan or f"FROM {quoted(name)}"  # main.name means a view, but nothing registered
             else:

@@ -71,6 +71,8 @@ class Limits:
     locked: True: tasks run where DuckDB opens no file but those of their tables (`kernel`).
     all_saved: True: a durable output that cannot be written fails the job.
     profiled: True: DuckDB's profiles of the tasks are taken, which cost a short query up to a tenth of its time.
+    slice_seconds: durable tasks that should take longer are cut into slices that are saved one by one
+        (:mod:`qoop.engine.backends.sliced`).
     """
 
     max_attempts: int = 4
@@ -83,6 +85,7 @@ class Limits:
     locked: bool = False
     profiled: bool = False
     all_saved: bool = False
+    slice_seconds: float = inf
 
 
 USUAL_LIMITS = Limits()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import field
 from functools import lru_cache
 from hashlib import blake2b
+from math import ceil, log2
 from typing import TYPE_CHECKING
 
 from qoop.catalog.functions.function import UserFunction
@@ -134,6 +136,77 @@ class ResolvedInput:
 
 
 @value
+class Slice:
+    """A part of a task's rows: those whose hash leaves `number` when divided by `of`, or that part of its split.
+
+    of: a power of two, so that a slice consists of two of twice as many (`halves`).
+    """
+
+    number: int = 0
+    of: int = 1
+
+    def halves(self) -> tuple[Slice, Slice]:
+        return Slice(self.number, 2 * self.of), Slice(self.number + self.of, 2 * self.of)
+
+    def key(self, task: CheckpointKey) -> CheckpointKey:
+        """The key under which the slice of a task's output is kept."""
+        digest = blake2b(f"{task.layout}|{task.part} in {self.of}".encode(), digest_size=16).hexdigest()
+        return CheckpointKey(task.signature, digest, self.number)
+
+    def split(self, split: Split) -> Split:
+        """Its rows of a split: of short runs of pieces, dealt out in turn. Where a table is in the order of what it is
+        filtered by, one stretch of it has all the work.
+
+        >>> from qoop.catalog.table import Range
+        >>> whole = Split(tuple(Range("f", first, 1) for first in range(5)))
+        >>> [str(Slice(number, 2).split(whole)) for number in range(2)]
+        ['f[0:1] + f[2:3] + f[4:5]', 'f[1:2] + f[3:4]']
+        """
+        run = ceil(len(split.ranges) / _RUNS)
+        return Split(tuple(one for place, one in enumerate(split.ranges) if place // run % self.of == self.number))
+
+    def condition(self, layout: Layout) -> str:
+        """SQL for its rows of one partition of an output.
+
+        >>> Slice(1, 2).condition(Layout(("a", "b"), 8))
+        'hash(a, b) // 8 % 2 = 1'
+        """
+        return f"hash({', '.join(layout.keys)}) // {layout.parts} % {self.of} = {self.number}"
+
+
+@value
+class Slicing:
+    """The cut of a task into slices that are computed, and saved, one after the other.
+
+    most: their number, a power of two, unless there are finer ones. layouts: of the outputs that it reads by partition,
+        by the names of its inputs.
+    """
+
+    most: int
+    layouts: Mapping[str, Layout] = field(default_factory=dict)
+
+
+_RUNS = 64
+"""The most runs that the pieces of a split are dealt out in: to read one costs 1.8 ms."""
+
+MOST_SLICES = 16
+"""Each slice reads the inputs of its task again, and computes again what is not divided."""
+
+
+def slices_of(stage: Stage, seconds: float) -> int:
+    """The number of slices of each task of a stage, a power of two, for slices of at most about that many estimated
+    seconds; 0: it cannot be cut.
+
+    Tasks can be cut that could as well be more: what is divided among them can be divided further.
+    """
+    divided = any(item.split for item in stage.table_inputs)
+    modes = {item.mode for item in stage.stage_inputs}
+    if stage.width == 1 or not (divided or "partition" in modes) or "forward" in modes or stage.opaque:
+        return 0
+    return min(MOST_SLICES, 1 << ceil(log2(max(1.0, stage.estimate.task_seconds / seconds))))
+
+
+@value
 class TaskAccount:
     """The seconds of one attempt, from its grant to its report.
 
@@ -218,6 +291,7 @@ class TaskSpec:
     extra: it runs on a slot that its machine has not got. profiled: its profile is taken.
     ticket: what its node has to know where it may wait there; None: nodes have no queues.
     path: estimated seconds from its beginning to the end of the job, on the longest path.
+    slicing: the task is cut into slices; None: it is not. slice: the one that is computed now; None: all rows.
     """
 
     attempt: AttemptId
@@ -237,6 +311,8 @@ class TaskSpec:
     profiled: bool = False
     ticket: Ticket | None = None
     path: float = 0.0
+    slicing: Slicing | None = None
+    slice: Slice | None = None
 
     @property
     def waits(self) -> bool:
@@ -245,7 +321,15 @@ class TaskSpec:
 
     def split(self, item: TableInput) -> Split | None:
         """The rows of a table that the attempt reads; None: all."""
-        return self.tables[item.table].split(self.stage.width)[self.attempt.task.part] if item.split else None
+        if not item.split:
+            return None
+        split = self.tables[item.table].split(self.stage.width)[self.attempt.task.part]
+        return split if self.slice is None else self.slice.split(split)
+
+    def condition(self, name: str) -> str:
+        """SQL for the rows of a stage input that the attempt computes with; empty: all that it reads."""
+        layout = self.slicing.layouts.get(name) if self.slicing is not None else None
+        return "" if self.slice is None or layout is None else self.slice.condition(layout)
 
 
 def spent(account: TaskAccount) -> str:

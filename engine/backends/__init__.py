@@ -6,6 +6,7 @@
     local.py              slots in this process
     local_attempt.py      an attempt in this process
     attempt_runner.py     inputs, computing and outputs of attempts in this process
+    sliced.py             a task in slices, for processes that live shorter than it
     simulated.py          scripted durations and failures under a virtual clock
     outcomes.py           the script of a simulation
     simulated_outputs.py  the outputs of a simulation

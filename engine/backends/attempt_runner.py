@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -237,7 +237,13 @@ class AttemptRunner:
 
         is_long = isinstance(kernel, Kernel) and self._is_long(spec.attempt.task.job)  # else a process does the work
         with self._work_watch.watched(spec.attempt, kernel.part_over, kernel.cpu_seconds, is_long):
-            made = kernel.run(spec, read, attempt.check, begin, report)
+            if spec.slicing is None or not isinstance(kernel, Kernel):
+                made = kernel.run(spec, read, attempt.check, begin, report)
+            else:
+                from qoop.engine.backends.sliced import SlicedTask  # few processes live as short as their tasks
+
+                task, once = SlicedTask(spec, self._store, attempt.check), cache(read)
+                made = task.made(lambda one: kernel.run(one, once, attempt.check, begin, report))
         committed = Committed(
             spec.key,
             tuple(table.num_rows for table in made.tables),

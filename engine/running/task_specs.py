@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 
 from qoop.catalog.errors import PlanError
 from qoop.catalog.functions.function import UserFunction
@@ -11,8 +12,8 @@ from qoop.engine.frontier import Frontier, TaskNode
 from qoop.engine.running.attempts import Attempt
 from qoop.engine.running.retries import name
 from qoop.engine.state import Limits, Saving
-from qoop.engine.task import TaskSpec
-from qoop.planner.plan import Plan, Resources, StageId
+from qoop.engine.task import Slicing, TaskSpec, slices_of
+from qoop.planner.plan import Plan, Resources, Stage, StageId
 
 
 class TaskSpecs:
@@ -46,6 +47,8 @@ class TaskSpecs:
     def make(self, attempt: Attempt, task: TaskNode, frontier: Frontier, share: Resources | None) -> TaskSpec:
         """The order of an attempt at a task of the plan that runs."""
         stage = task.stage.stage
+        # a non-deterministic output is worth nothing to another process
+        durable = self._durable and not task.stage.dependent and self._saves(stage.id, frontier.plan, share)
         return TaskSpec(
             attempt=attempt.id,
             stage=stage,
@@ -54,8 +57,7 @@ class TaskSpecs:
             tables={item.table: self._tables[item.table] for item in stage.table_inputs},
             resources=attempt.resources,
             settings=frontier.plan.settings + self._settings,
-            # a non-deterministic output is worth nothing to another process
-            durable=self._durable and not task.stage.dependent and self._saves(stage.id, frontier.plan, share),
+            durable=durable,
             shared=not task.stage.dependent,
             answer=task.stage is frontier.root,
             locked=self._limits.locked,
@@ -64,7 +66,16 @@ class TaskSpecs:
             extra=attempt.extra,
             profiled=self._limits.profiled,
             path=task.stage.tail,
+            slicing=self._slicing(stage, frontier.plan) if durable else None,
         )
+
+    def _slicing(self, stage: Stage, plan: Plan) -> Slicing | None:
+        """The slices of a task that takes long for the life of its process; None: it cannot be cut, or nothing is known
+        of lives."""
+        if self._limits.slice_seconds == inf or not (most := slices_of(stage, self._limits.slice_seconds)):
+            return None
+        divided = [item for item in stage.stage_inputs if item.mode == "partition"]
+        return Slicing(most, {item.name: plan.by_id[item.stage].layout for item in divided})
 
     def _saves(self, stage: StageId, plan: Plan, share: Resources | None) -> bool:
         """True if the outputs of a stage of this plan are to survive the process."""

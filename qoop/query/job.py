@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
@@ -71,6 +72,7 @@ class Planned:
     adaptive: the parts that change the plan while it runs; None: the plan is fixed.
     available: the resources that the plan was made for, None if the caller has chosen the plan.
     last_resort: DuckDB's own plan, used once if a stage raises an evaluation error; None: there is none.
+    slice_seconds: estimated, of a task from which on it is cut into slices.
     """
 
     bound: Bound
@@ -81,6 +83,7 @@ class Planned:
     adaptive: Adaptive | None = None
     available: Resources | None = None
     last_resort: Plan | None = None
+    slice_seconds: float = inf
 
 
 @value

@@ -11,7 +11,7 @@ from math import inf, sqrt
 from typing import TYPE_CHECKING
 
 from qoop.catalog.value import value
-from qoop.engine.task import CheckpointKey, checkpoint_key
+from qoop.engine.task import CheckpointKey, checkpoint_key, slices_of
 from qoop.planner.finish import NOTHING, Done
 from qoop.planner.plan import Resources
 from qoop.planner.search.candidate import MOST_TOLERANCE, Candidate
@@ -55,6 +55,10 @@ FREE = 0.03
 """See `OutputLosses.free`. Query 78 at scale 10, on two slots and 2 GB, took 3.79 s by the usual plan, whose last task
 has half of the work. It took as long by one that should take 0.6 % more, and has no task above 0.7 s."""
 
+SLICE_SECONDS = 0.03
+"""Seconds that one more slice of a task costs (`engine/backends/sliced.py`): its inputs are read again. A
+fourth of 3 million rows is found in 0.03 s."""
+
 NEARLY = 1.0 + MOST_TOLERANCE
 """Plans count as equal up to this multiple of the seconds of the best: of these, one with fewer outputs is taken."""
 
@@ -84,6 +88,13 @@ class OutputLosses:
         """The part of a query's seconds that short tasks may take anyway: the rate of losses is a guess."""
         return FREE if self.survive else 0.0
 
+    @property
+    def slice_seconds(self) -> float:
+        """The seconds of a task beyond which it is cut into slices: as `worth_losing`, for the expected life."""
+        if self.life is None:
+            return inf
+        return min(sqrt(2.0 * SLICE_SECONDS * self.life), GOES_ON_PART * self.life)
+
     def slowed(self, candidates: Sequence[Candidate], share: Resources, made: Mapping[CheckpointKey, float]) -> Self:
         """The same if tasks take longer than estimated, as the outputs that exist did: less work is done in a life.
 
@@ -111,11 +122,11 @@ class OutputLosses:
         seconds = one.finish.seconds(share, done)
         if self.life is None:
             return seconds
-        units = _units(one, share, done)
+        units = self._units(one, share, done)
         work = sum(unit.number * unit.seconds for unit in units)
         made = sum(unit.number * unit.seconds * self._made_again(unit.lasts) for unit in units)
-        tasks = sum(one.finish.needed(done))
-        return seconds * made / work + OUTPUT_SECONDS * tasks / share.cpu if work else seconds
+        outputs = sum(unit.number for unit in units)
+        return seconds * made / work + OUTPUT_SECONDS * outputs / share.cpu if work else seconds
 
     def ends(self, one: Candidate, share: Resources, done: Done) -> bool:
         """True if each task that a plan has yet to do ends well within a life.
@@ -123,8 +134,22 @@ class OutputLosses:
         Those that are lost together count only before any output exists: to plan again takes part of a life, and would
         not divide them.
         """
-        units = [unit for unit in _units(one, share, done) if unit.number and not (unit.together and done.parts)]
+        units = [unit for unit in self._units(one, share, done) if unit.number and not (unit.together and done.parts)]
         return self.life is None or max((unit.lasts for unit in units), default=0.0) <= GOES_ON_PART * self.life
+
+    def _units(self, one: Candidate, share: Resources, done: Done) -> list[_Unit]:
+        """The work that a plan has yet to do: its tasks, or their slices. Those whose outputs serve no other process,
+        since they depend on what may come out differently, are one unit: they all run in the process that ends the
+        query."""
+        seconds, left = one.finish.on(share)[0].seconds, one.finish.needed(done)
+        units, together = list[_Unit](), 0.0
+        for stage, number, length, dependent in zip(one.plan.stages, left, seconds, _dependent(one), strict=True):
+            if dependent:
+                together += number * length
+            else:
+                slices = max(1, slices_of(stage, self.slice_seconds))
+                units.append(_Unit(number * slices, length / slices, length / slices))
+        return [*units, _Unit(1, together, together / share.cpu, together=True)] if together else units
 
     def _made_again(self, seconds: float) -> float:
         """The number of times that a task of that length is begun until it ends, in the mean."""
@@ -167,19 +192,6 @@ class _Unit:
     seconds: float
     lasts: float
     together: bool = False
-
-
-def _units(one: Candidate, share: Resources, done: Done) -> list[_Unit]:
-    """The work that a plan has yet to do: its tasks. Those whose outputs serve no other process, since they depend on
-    what may come out differently, are one unit: they all run in the process that ends the query."""
-    seconds, left = one.finish.on(share)[0].seconds, one.finish.needed(done)
-    units, together = list[_Unit](), 0.0
-    for number, length, dependent in zip(left, seconds, _dependent(one), strict=True):
-        if dependent:
-            together += number * length
-        else:
-            units.append(_Unit(number, length, length))
-    return [*units, _Unit(1, together, together / share.cpu, together=True)] if together else units
 
 
 def _dependent(one: Candidate) -> list[bool]:

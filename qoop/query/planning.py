@@ -182,7 +182,8 @@ class QueryPlanning(PlanSearch):
             return None
         self._tables.pinned(tables)
         adaptive = self._adaptive_in_life(text, share, bound, tables)
-        return Planned(bound, best.plan, tables, time.perf_counter() - begun, 0.0, adaptive, share)
+        seconds = time.perf_counter() - begun
+        return Planned(bound, best.plan, tables, seconds, 0.0, adaptive, share, slice_seconds=losses.slice_seconds)
 
     def _in_short_tasks(self, text: str, share: Resources, begun: float) -> Planned:
         """The query by the plan that ends first if its tasks are lost with processes."""
@@ -191,13 +192,15 @@ class QueryPlanning(PlanSearch):
         prepared, usual = self._preparation.planned(self.prepare(text), share)
         grid, life = self._grid(share), self._earlier.expected_life(text)
         self._earlier.note_begin(text, prepared, usual, life)  # a process that is killed meanwhile leaves a plan, too
-        candidates = [*cut_plans(prepared, share, grid, self._cost), *self._earlier.plans(text, grid)]
-        _, best, _ = self._earlier.first_to_end(candidates, share)
+        candidates = [*cut_plans(prepared, share, grid, self._cost, life), *self._earlier.plans(text, grid)]
+        losses, best, _ = self._earlier.first_to_end(candidates, share)
         self._earlier.note_begin(text, prepared, best.plan, life)
         adaptive = self._adaptive_in_life(text, share, prepared.bound, prepared.tables, prepared)
         spent = prepared.statistics_seconds
-        seconds = time.perf_counter() - begun - spent
-        return Planned(prepared.bound, best.plan, prepared.tables, seconds, spent, adaptive, share)
+        planned = Planned(
+            prepared.bound, best.plan, prepared.tables, time.perf_counter() - begun - spent, spent, adaptive, share
+        )
+        return replace(planned, slice_seconds=losses.slice_seconds)
 
     def _adaptive_in_life(
         self, text: str, share: Resources, bound: Bound, tables: Mapping[str, Table], prepared: Prepared | None = None

@@ -112,12 +112,19 @@ def quick_plans(prepared: Prepared, plan: Plan, share: Resources, grid: Grid, co
     return QuickPlans(prepared.bound, prepared.tables, (usual, *_finer(prepared, usual, share, grid), *lone), prepared)
 
 
-def cut_plans(prepared: Prepared, share: Resources, grid: Grid, cost: CostModel) -> list[Candidate]:
-    """Plans as for more slots than there are, by the variants that divide rows the most: their tasks are short."""
+LONE_PART = 1 / 8
+"""The part of a life that work is divided from which one task could do alone: a lone task has no slices, and is lost
+with all that it has done."""
+
+
+def cut_plans(prepared: Prepared, share: Resources, grid: Grid, cost: CostModel, life: float) -> list[Candidate]:
+    """Plans as for more slots than there are, by the variants that divide rows the most: their tasks are short. life:
+    seconds of a process."""
     planning, found = prepared.planning(), list[Candidate]()
     for factor, variant in product(CUTS, CUTTING):
         size = Resources(factor * share.cpu, share.memory)
-        fitted = variant.on(size, grid.threads, grid.machine)
+        limits = replace(variant.limits, single_seconds=min(variant.limits.single_seconds, LONE_PART * life))
+        fitted = replace(variant, limits=limits).on(size, grid.threads, grid.machine)
         plan = planning.plan(fitted, size)
         found.append(Candidate(plan, f"{variant.name}, cut", grid.machine, cost, fitted, size))
     return found

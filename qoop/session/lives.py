@@ -48,9 +48,9 @@ class LifeRecord:
 
     process: the number of the last one. outputs: the names of all outputs of the plan. written: the file that the
     answer is about to be moved to; empty: there is no answer yet. inode: of that file; 0: of a table.
-    made: the number of outputs in the folder when the last life began. fruitless: lives in a row, the last ones, that
-    ran tasks for most of their time and have added none. planned: the seconds of a life that the plan was made for.
-    started: seconds until the last life ran tasks.
+    made: the number of outputs in the folder when the last life began. fruitless: lives that ran tasks for most of
+    their time and have added none, less those since then that have. planned: the seconds of a life that the plan was
+    made for. started: seconds until the last life ran tasks.
     """
 
     text: str
@@ -91,7 +91,8 @@ class RunLives:
         lasted = self._count_last_life(lock)
         made = sum(name.endswith(".json") for name in os.listdir(self._checkpoints))
         before, process = self.record, os.getpid()
-        fruitless = 0 if made > before.made else before.fruitless + (lasted > 2.0 * before.started)
+        worked = lasted > 2.0 * before.started
+        fruitless = max(0, before.fruitless - 1) if made > before.made else before.fruitless + worked
         before = replace(before, written="", inode=0, process=process, started=0.0)
         self._write(replace(before, lives=before.lives + 1, made=made, fruitless=fruitless))
         return True
@@ -99,7 +100,8 @@ class RunLives:
     @property
     def expected(self) -> float:
         """The seconds that this process may last, as those before it: the median. It halves with each life that added
-        no output, down to a part of the shortest one: its tasks took longer than estimated. Infinite: not known."""
+        no output, and doubles with each that did, down to a part of the shortest one: its tasks took longer than
+        estimated. Infinite: not known."""
         lasted = self._losses.lives()
         if not lasted:
             return inf

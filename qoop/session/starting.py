@@ -138,7 +138,7 @@ class JobStarts:
             own_outputs=options.get("own_outputs", False),
             adaptive=_for_deadline(planned.adaptive, terms.deadline),
             text=planned.bound.text,
-            limits=self._limits(options.get("profiled", False)),
+            limits=self._limits(options.get("profiled", False), planned.slice_seconds),
             functions=tuple(planned.bound.functions.values()),
             terms=terms,
             follows=options.get("follows", False),
@@ -156,10 +156,15 @@ class JobStarts:
             return None
         return None if self.earlier_runs.is_unfinished(planned.bound.text) else Worthwhile(between)
 
-    def _limits(self, profiled: bool) -> Limits:
+    def _limits(self, profiled: bool, slice_seconds: float) -> Limits:
         config = self._config
-        all_saved = config.checkpoint_full == "error"
-        return Limits(near=config.ray is not None, locked=config.locked, profiled=profiled, all_saved=all_saved)
+        return Limits(
+            near=config.ray is not None,
+            locked=config.locked,
+            profiled=profiled,
+            all_saved=config.checkpoint_full == "error",
+            slice_seconds=slice_seconds,
+        )
 
     def _submitted(self, request: JobRequest, planned: Planned) -> JobHandle:
         """Submit the job. If its outputs may serve another run of the text, the folder of checkpoints gets a record of

@@ -172,8 +172,8 @@ def test_lives_that_add_no_output_halve_the_time_that_is_planned_for(
     assert not life.is_shorter(20.0) and not life.is_shorter(15.0), "the plan is for such lives"
     life.end(answered=False)
     (tmp_path / "0123.json").touch()  # an output
-    life = RunLives(tmp_path, None, "SELECT 1")
-    assert life.take() and life.record.fruitless == 0
+    before, life = life.record.fruitless, RunLives(tmp_path, None, "SELECT 1")
+    assert life.take() and life.record.fruitless == before - 1 > 0, "the next ones take as long"
 
 
 def test_a_life_that_planned_for_most_of_its_time_says_nothing_of_tasks(

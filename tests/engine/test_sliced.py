@@ -1,0 +1,174 @@
+"""Tasks in slices: each is saved by itself, and a process that goes on uses those that an earlier one has saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+from waits import PATIENCE
+
+from qoop.catalog.catalog import Catalog
+from qoop.catalog.table import Table
+from qoop.engine.backends.local import LocalBackend
+from qoop.engine.events import Event, TaskFailed, TaskSucceeded
+from qoop.engine.kernel import Kernel
+from qoop.engine.storage.retention import Retention
+from qoop.engine.task import AttemptId, ResolvedInput, Slice, Slicing, TaskId, TaskSpec, checkpoint_key, slices_of
+from qoop.planner.plan import Estimate, Layout, Resources, Stage, StageInput, TableInput
+
+N = (("n", "BIGINT"),)
+KEYED = (("k", "BIGINT"), *N)
+MAKE = Stage("make", "SELECT range % 1000 AS k, range AS n FROM range(30000)", (), KEYED, 1, "make", Layout(("k",), 3))
+GROUP = Stage(
+    "group", "SELECT k, sum(n)::BIGINT AS n FROM x GROUP BY k", (StageInput("x", "make", "partition"),), KEYED, 3,
+    "group", Layout(("n",), 2),
+)  # fmt: skip
+GROUPED = "SELECT range % 1000 AS k, sum(range)::BIGINT AS n FROM range(30000) GROUP BY k ORDER BY k"
+
+
+NUMBERS = count(1)
+
+
+def a_spec(
+    stage: Stage, part: int, slicing: Slicing | None, *inputs: ResolvedInput, tables: Mapping[str, Table] | None = None
+) -> TaskSpec:
+    attempt = AttemptId(TaskId("job", stage.id, part), next(NUMBERS))
+    return TaskSpec(
+        attempt, stage, checkpoint_key(stage, part), inputs, tables or {}, Resources(1, 200e6), durable=True,
+        slicing=slicing,
+    )  # fmt: skip
+
+
+def run(backend: LocalBackend, *specs: TaskSpec) -> list[Event]:
+    """The ends of attempts, in order."""
+    for spec in specs:
+        backend.start("local", spec)
+    ends: list[Event] = []
+    while len(ends) < len(specs):
+        found = backend.wait(PATIENCE)
+        assert found
+        ends += [event for event in found if isinstance(event, TaskSucceeded | TaskFailed)]
+    return ends
+
+
+class Killed(Exception):
+    """The end of a process in the middle of a task."""
+
+
+class Place:
+    """Backends, one after the other, with one folder of durable outputs. computed: the slices that kernels ran."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.computed, self.left = folder, list[Slice | None](), 100
+        self.backend: LocalBackend | None = None
+        usual = Kernel.run
+
+        def counted(kernel: Kernel, spec: TaskSpec, *rest: object) -> object:
+            if not self.left:
+                raise Killed
+            self.left -= 1
+            self.computed.append(spec.slice)
+            return usual(kernel, spec, *rest)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Kernel, "run", counted)
+
+    def new(self) -> LocalBackend:
+        self.close()
+        spill = self.folder / "spill"
+        spill.mkdir(parents=True, exist_ok=True)
+        self.backend = LocalBackend(1, 1e9, spill_dir=spill, retention=Retention(self.folder / "kept"))
+        self.computed.clear()
+        return self.backend
+
+    def close(self) -> None:
+        if self.backend is not None:
+            self.backend.close()
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    place = Place(tmp_path, monkeypatch)
+    yield place
+    place.close()
+
+
+def readers(backend: LocalBackend, most: int) -> list[TaskSpec]:
+    made = a_spec(MAKE, 0, None)
+    [event] = run(backend, made)
+    assert isinstance(event, TaskSucceeded)
+    slicing = Slicing(most, {"x": MAKE.layout})
+    return [a_spec(GROUP, part, slicing, ResolvedInput("x", (made.key,), part)) for part in range(3)]
+
+
+def test_a_task_goes_on_after_the_slices_that_an_earlier_process_has_saved(place: Place) -> None:
+    backend = place.new()
+    first, *_ = readers(backend, 4)
+    place.left = 2
+    [failed] = run(backend, first)
+    assert isinstance(failed, TaskFailed) and place.computed[1:] == [Slice(0, 4), Slice(2, 4)]
+    place.left = 100
+    backend = place.new()
+    specs = readers(backend, 8)
+    facts = [event.committed for event in run(backend, *specs) if isinstance(event, TaskSucceeded)]
+    sliced = [one for one in place.computed if one is not None]
+    assert sliced[:4] == [Slice(1, 8), Slice(5, 8), Slice(3, 8), Slice(7, 8)] and len(sliced) == 4 + 8 + 8
+    out = pa.concat_tables([backend.read(spec.key) for spec in specs])
+    rows = [(row["k"], row["n"]) for row in out.sort_by("k").to_pylist()]
+    assert rows == duckdb.sql(GROUPED).fetchall() and len(rows) == 1000
+    assert sum(sum(one.rows) for one in facts) == 1000 and all(len(one.rows) == 2 for one in facts)
+
+
+def test_what_was_cut_finer_stays_so(place: Place) -> None:
+    """A life that seems longer would else begin with more than it can end."""
+    backend = place.new()
+    first, *_ = readers(backend, 4)
+    place.left = 1
+    run(backend, first)
+    place.left = 100
+    backend = place.new()
+    first, second, _ = readers(backend, 1)
+    run(backend, first, second)
+    assert place.computed[1:] == [Slice(2, 4), Slice(1, 4), Slice(3, 4), None]
+
+
+def test_a_slice_that_cannot_be_read_is_computed_again(place: Place) -> None:
+    backend = place.new()
+    first, *_ = readers(backend, 2)
+    place.left = 1
+    run(backend, first)
+    place.left = 100
+    backend = place.new()
+    first, *_ = readers(backend, 2)
+    for file in (place.folder / "kept").glob("*"):
+        if file.is_file() and file.suffix != ".json":
+            file.write_bytes(b"damaged")
+    [event] = run(backend, first)
+    assert isinstance(event, TaskSucceeded) and [one for one in place.computed if one] == [Slice(0, 2), Slice(1, 2)]
+
+
+def test_the_slices_of_a_table_are_pieces_of_it(place: Place, tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    duckdb.sql("SELECT range AS n FROM range(20000)").write_parquet(str(path), row_group_size=2048)
+    table = Catalog().register("rows", str(path))
+    stage = Stage(
+        "scan", "SELECT n FROM rows", (TableInput("rows", "rows", table.version, ("n",), True),), N, 2, "scan"
+    )
+    spec = a_spec(stage, 1, Slicing(4), tables={"rows": table})
+    backend = place.new()
+    [event] = run(backend, spec)
+    assert isinstance(event, TaskSucceeded) and len(place.computed) == 4
+    whole = table.split(2)[1]
+    assert sorted(backend.read(spec.key)["n"].to_pylist()) == list(range(20000 - whole.rows, 20000))
+
+
+def test_tasks_are_cut_that_could_as_well_be_more() -> None:
+    long = replace(GROUP, estimate=Estimate(task_seconds=1.0))
+    assert [slices_of(long, seconds) for seconds in (float("inf"), 1.0, 0.6, 0.5, 0.2, 0.001)] == [1, 1, 2, 2, 8, 16]
+    assert not slices_of(replace(long, width=1), 0.1), "its groups may be anywhere"
+    assert not slices_of(replace(long, inputs=(StageInput("x", "make", "all"),)), 0.1)
+    assert not slices_of(replace(long, inputs=(*long.inputs, StageInput("y", "other", "forward"))), 0.1)
