@@ -15,6 +15,7 @@ Nothing is ever subtracted: a replaced, removed or late file changes its leaf an
     merging.py      merges partial groups and finishes them
     planning.py     plans over pinned tables
     small_leaves.py computes the parts of few rows without a job
+    query_limit.py  interrupts queries that take long after all
     sampling.py     new files that are read in part, and the intervals of sums over them
     refreshing.py   computes the rows of an edition
     edition.py      the record of an edition and the definition of a view

@@ -5,9 +5,7 @@ again."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -18,6 +16,7 @@ from sqlglot import exp, parse_one
 from qoop.catalog import arrow_input, arrow_output
 from qoop.catalog.errors import CatalogError
 from qoop.catalog.lexer import quoted
+from qoop.programs.views.query_limit import QueryLimit
 from qoop.query.statements.settings import Settings, opened
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 400_000
 """Of all tables that a leaf reads: more rows are for a job, which can use all slots and be stopped."""
 
-_MOST_SECONDS = 2.0
+_LIMIT = QueryLimit(2.0)
 _MEMORY = "512MB"
 
 
@@ -71,7 +70,7 @@ class SmallLeaves:
         """The rows of a query over the rows of a table, which are those of a query, and over copies of other tables."""
         for name, other in others.items():
             self._copy(name, other, _columns_read(sql, other))
-        with self._limited():
+        with _LIMIT.over(self._connection):
             text = f"WITH {quoted(table.name)} AS NOT MATERIALIZED ({rows}) FROM ({sql})"
             return arrow_output.table(self._connection, text)
 
@@ -82,7 +81,7 @@ class SmallLeaves:
             return
         needed = there | set(columns) if version == table.version else frozenset(columns)
         scan = self._scan(table, [column for column, _ in table.columns if column in needed])
-        with self._limited():
+        with _LIMIT.over(self._connection):
             self._connection.execute(f"CREATE OR REPLACE TABLE {quoted(name)} AS {scan}")
         table.check()
         self._copies[name] = table.version, needed
@@ -95,16 +94,6 @@ class SmallLeaves:
         rows = _rows_of(table)
         arrow_input.register(self._connection, rows, scan)
         return arrow_input.scan(rows, scan.schema) or f"FROM {quoted(rows)}"
-
-    @contextmanager
-    def _limited(self) -> Iterator[None]:
-        """Interrupt a query that takes long after all."""
-        timer = threading.Timer(_MOST_SECONDS, self._connection.interrupt)
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
 
 
 def _rows_of(table: Table) -> str:
