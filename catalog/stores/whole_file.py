@@ -70,10 +70,11 @@ def write_synced(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a power failure. Raises OSError."""
-    directory = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+def sync_paths(*paths: Path) -> None:
+    """Make files, and the names in folders, survive a power failure. Raises OSError."""
+    for path in paths:
+        opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)

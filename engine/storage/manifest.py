@@ -11,7 +11,8 @@ Several processes may use a directory at once. A process that finds a user dead 
 budget, a new checkpoint replaces others that no living process needs, those worth least first; where that is not
 enough, it is not written.
 
-A manifest bears a checksum (:mod:`qoop.catalog.signed_json`), and so does every segment of the data. Both find damage.
+A manifest bears a checksum (:mod:`qoop.catalog.signed_json`), and so does every segment of the data. Both find damage,
+so a checkpoint exists, for processes that are killed, before its files are made to survive a power failure, too.
 Where a key is given, a manifest must bear its seal, and its segments have checksums that resist forgery: outputs of
 other writers are refused. Without a key every writer to the directory is trusted; a
 directory to which all can write, or that belongs to another user, is refused (`refuse_if_open`).
@@ -39,7 +40,7 @@ import pyarrow as pa
 from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull
 from qoop.catalog.signed_json import opened, sealed
 from qoop.catalog.stores.private import make_folder, open_private, write_private
-from qoop.catalog.stores.whole_file import sync_folder, write_synced
+from qoop.catalog.stores.whole_file import sync_paths
 from qoop.catalog.value import value
 from qoop.engine.digest import digest_from_json, digest_to_json
 from qoop.engine.events import Committed
@@ -162,6 +163,7 @@ class CheckpointDirectory:
         name = checkpoint_name(committed.key)
         unique = f"{name}.{self._users.own}-{next(self._numbers)}"
         data, draft = self.root / f"{unique}.arrow", self.root / f"{unique}.json"
+        visible = False
         try:
             if self._is_gone():  # another writer may have made it again, without the lock and earlier outputs
                 raise FileNotFoundError(self.root)
@@ -170,9 +172,13 @@ class CheckpointDirectory:
             if needed:
                 self._users.need([name])
             segments = _write_data(data, partitions, strong=self._key is not None)
-            write_synced(draft, dump_manifest(committed, data.name, segments, self._key))
+            write_private(draft, dump_manifest(committed, data.name, segments, self._key))
             present = self._commit(committed.key, draft) or Saved(committed, data, segments)
+            if visible := present.path == data:
+                sync_paths(data, self.root / f"{name}.json", self.root)
         except BaseException as error:
+            if visible:
+                self.remove(present)
             _remove(data, draft)
             self._users.unpin([name])
             if isinstance(error, OSError):
@@ -202,7 +208,6 @@ class CheckpointDirectory:
             draft.rename(manifest)
         if before is not None:
             _remove(self.root / before)
-        sync_folder(self.root)
         return None
 
     def find(self, key: CheckpointKey) -> Saved | None:
@@ -392,7 +397,6 @@ def _write_data(path: Path, partitions: Sequence[pa.Table], strong: bool) -> tup
     with path.open("r+b", buffering=0) as stream:
         segments = write_segments(stream, partitions, strong=strong)
         stream.truncate()
-        os.fsync(stream.fileno())
     return segments
 
 

@@ -30,7 +30,7 @@ from qoop.adaptive.replanning.observations import done_parts
 from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull, PlanError, SourceError, TableChanged
 from qoop.catalog.signed_json import NotSealed, opened, sealed
 from qoop.catalog.sources.pieces import Pieces
-from qoop.catalog.stores.whole_file import sync_folder, write_synced
+from qoop.catalog.stores.whole_file import sync_paths, write_synced
 from qoop.catalog.user_key import user_key
 from qoop.catalog.value import value
 from qoop.engine.digest import Digester
@@ -131,9 +131,9 @@ def write(path: Path, draft: Path, bundle: Bundle, outputs: Sequence[Committed],
     try:
         _write_checkpoints(draft / _CHECKPOINTS, outputs, backend, key)
         write_synced(draft / _FILE, sealed(_to_json(bundle), key, indent=1).encode())
-        sync_folder(draft)
+        sync_paths(draft)
         draft.rename(path)
-        sync_folder(path.parent)
+        sync_paths(path.parent)
     except OSError as error:
         raise DiskFull(f"the bundle {path} cannot be written: {error.strerror or error}") from error
 

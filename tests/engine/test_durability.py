@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from qoop.catalog.errors import CheckpointError, ConfigError, GuardMismatch
+from qoop.catalog.errors import CheckpointError, ConfigError, DiskFull, GuardMismatch
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.events import CheckpointSaved, Committed
 from qoop.engine.storage import manifest, users, write_behind
@@ -369,6 +369,23 @@ def test_a_kill_at_any_moment_leaves_a_checkpoint_whole_or_none(tmp_path: Path) 
         assert files(root) == ([] if saved is None else [".arrow", ".json"]), "what is of no use went"
         directory.close()
     assert len(whole) > 5 and whole == sorted(whole) and not whole[0] and whole[-1]
+
+
+def test_what_the_disk_does_not_take_is_no_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has its name by then: a process that is killed meanwhile loses nothing."""
+    directory, visible = CheckpointDirectory(tmp_path), list[bool]()
+
+    def fails(file: int) -> None:
+        visible.append(any(tmp_path.glob("*.json")))
+        raise OSError(errno.EIO, "input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fsync", fails)
+        with pytest.raises(DiskFull, match="input/output error"):
+            directory.save(facts(1), [ROWS])
+    assert visible == [True] and directory.find(key(1)) is None and files(tmp_path) == []
+    assert directory.save(facts(1), [ROWS]) is not None
+    directory.close()
 
 
 SPILLS = """
