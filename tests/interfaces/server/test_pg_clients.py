@@ -87,6 +87,10 @@ def test_columns_are_described_in_the_types_that_they_come_in(shop: Shop) -> Non
     asked = [
         ("SELECT $1, $2 AS b, 3", ("x", "y"), ("x", "y", 3)),
         ("SELECT 1 + $1::BIGINT, substr($2, 2, 2)", (5, "tea"), (6, "ea")),
+        ("SELECT id + $1, $2 - c.id, 2 * $3 FROM customers c WHERE c.id = 2", (1, 9, 5), (3, 7, 10)),
+        ("SELECT $1 || 'x', $2 || name FROM customers WHERE id = 2", ("y", "z"), ("yx", "zbob")),
+        ("SELECT sum(id) FROM customers WHERE id NOT IN (1, $1) AND id BETWEEN $2 AND $3 + 1", (2, 0, 8), (3,)),
+        ("SELECT sum(price % $1) FROM sales WHERE price > $2 / 2.5", (Decimal(2), Decimal(8)), (Decimal("72.5"),)),
         ("SELECT $1::TIME, $2::TIMESTAMP WITH TIME ZONE", (noon, new_year), (noon, new_year)),
         ("SELECT 'infinity'::DATE, '-infinity'::TIMESTAMP", (), (date.max, datetime.min)),
         ("SELECT ['-infinity'::DATE, NULL], DATE '1500-01-01'", (), ([date.min, None], date(1500, 1, 1))),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from qoop.catalog.lexer import Lexeme, lexed
@@ -12,18 +12,22 @@ from qoop.interfaces.server.postgres.catalog.types import ELEMENTS, NAMES, pg_ty
 if TYPE_CHECKING:
     from qoop.session.session import Session
 
-_COMPARED = ("=", "<>", "!=", "<", ">", "<=", ">=")
-_INT8, _TEXT = 20, 25
+_COMPARED = frozenset(("=", "<>", "!=", "<", ">", "<=", ">="))
+_CONSTANTS = ("number", "string", "parameter")
+_INT4, _INT8, _TEXT, _NUMERIC = 23, 20, 25, 1700
+_COMBINED = {frozenset("+-*/%"): (20, 21, 23, 700, 701, 1700), frozenset(("||",)): (_TEXT, 1043)}
+"""Operators, and the types that both of their sides have."""
 
 
 def parameter_types(text: str, session: Session) -> dict[int, int]:
-    """The numbers of types, by those of parameters: of a cast, of the column that one is compared with, of LIMIT,
-    of a column that is nothing else."""
+    """The numbers of types, by those of parameters: of a cast, of the column or number that one is compared or reckoned
+    with, of LIMIT, of a column that is nothing else."""
     words = lexed(text).words
     found: dict[int, int] = {}
     for place, word in enumerate(words):
         if word.kind == "parameter" and word.text[1:].strip().isdecimal():
-            type_ = _cast(words, place) or _limit(words, place) or _column(words, place, session) or _item(words, place)
+            type_ = _cast(words, place) or _limit(words, place)
+            type_ = type_ or _operand(words, place, session) or _item(words, place)
             if type_ is not None:
                 found.setdefault(int(word.text[1:]), type_)
     return found
@@ -66,17 +70,46 @@ def _item(words: Sequence[Lexeme], place: int) -> int | None:
     return None
 
 
-def _column(words: Sequence[Lexeme], place: int, session: Session) -> int | None:
-    """The type of the column on the other side of a comparison, if the tables of the text that have one agree."""
-    if place > 1 and words[place - 1].text in _COMPARED:
-        name = words[place - 2].name
-    elif place + 2 < len(words) and words[place + 1].text in _COMPARED:
-        after = [word for word in words[place + 2 : place + 5 : 2] if word.name is not None]
-        name = after[-1].name if after else None
-    else:
-        return None
-    if name is None:
-        return None
+def _operand(words: Sequence[Lexeme], place: int, session: Session) -> int | None:
+    """The type of the column or number that a parameter is compared or reckoned with."""
+    before, after = words[:place][::-1], words[place + 1 :]
+    operators = [found[0].text for found in (before, after) if len(found) > 1]
+    if _COMPARED & set(operators):
+        return _of_other(_beside(before, after, _COMPARED), words, session)
+    for combined, types in _COMBINED.items():
+        if combined & set(operators):
+            type_ = _of_other(_beside(before, after, combined), words, session)
+            return type_ if type_ in types else None
+    return _of_other(_before_list(before), words, session)
+
+
+def _beside(before: Sequence[Lexeme], after: Sequence[Lexeme], operators: Collection[str]) -> Lexeme | None:
+    """The word on the other side of one of the operators. before: words, the next one first."""
+    if len(before) > 1 and before[0].text in operators:
+        return before[1]
+    return after[3] if len(after) > 3 and after[2].text == "." else after[1]
+
+
+def _before_list(before: Sequence[Lexeme]) -> Lexeme | None:
+    """The word before IN or BETWEEN, if nothing but constants is between it and the parameter."""
+    for place, word in enumerate(before):
+        if word.says("IN", "BETWEEN"):
+            return next((other for other in before[place + 1 :] if not other.says("NOT")), None)
+        if not (word.kind in _CONSTANTS or word.text in (",", "(") or word.says("AND")):
+            return None
+    return None
+
+
+def _of_other(other: Lexeme | None, words: Sequence[Lexeme], session: Session) -> int | None:
+    if other is not None and other.kind == "number":
+        return _INT4 if other.text.isdecimal() else _NUMERIC
+    if other is not None and other.kind == "string":
+        return _TEXT
+    return None if other is None or other.name is None else _of_column(other.name, words, session)
+
+
+def _of_column(name: str, words: Sequence[Lexeme], session: Session) -> int | None:
+    """The type of a column, if the tables of the text that have one agree."""
     named = {(word.name or "").lower() for word in words}
     tables = [table for table_name, table in session.tables().items() if table_name.lower() in named]
     types = {

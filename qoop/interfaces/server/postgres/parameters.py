@@ -108,11 +108,13 @@ def unbound(oid: int, is_by_text: bool) -> str:
     """The expression in the place of a parameter without a value. is_by_text: its text says that it has this type.
 
     >>> unbound(20, False), unbound(25, True), unbound(25, False)
-    ('CAST(NULL AS BIGINT)', 'CAST(NULL AS VARCHAR)', 'NULL')
+    ('CAST(NULL AS BIGINT)', "CAST('' AS VARCHAR)", 'NULL')
     """
     inner = ELEMENTS.get(oid, oid)
     if inner not in NAMES or (oid in _UNKNOWN and not is_by_text):
         return "NULL"
+    if oid in _UNKNOWN:
+        return f"CAST('' AS {NAMES[oid][1]})"  # to DuckDB 1.5.5 a NULL || 'x' is an INTEGER
     return f"CAST(NULL AS {NAMES[inner][1]}{'[]' if oid in ELEMENTS else ''})"
 
 
