@@ -8,15 +8,22 @@ from dataclasses import field
 from functools import cached_property
 from hashlib import blake2b
 from itertools import accumulate, pairwise
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
 from qoop.catalog.access import Places
 from qoop.catalog.errors import SourceError
+from qoop.catalog.sources.files import sql_string
 from qoop.catalog.sources.pieces import PIECE, Runs
 from qoop.catalog.table import Columns, Compaction, Footer, Range, Split, joined
 from qoop.catalog.value import value
+
+MOST_CATEGORIES = 10_000
+"""Categories of a pandas column that is an ENUM: its type is written in each statement that reads it."""
+
+_WITH_TEXTS = frozenset({"builtins", "datetime", "decimal", "uuid", "numpy", "pandas"})
+"""The packages whose values have a text that says what they are; that of other objects is where they lie in memory."""
 
 # Rows worth a separate task: some milliseconds of work, DuckDB's row group size.
 _ROWS_PER_PIECE = 122_880
@@ -159,7 +166,29 @@ class CreatedArrow(ArrowSource):
         return dict(self.parts)
 
 
-def own_copy(data: pa.Table) -> pa.Table:
+def of_pandas(frame: Any) -> pa.Table:
+    """A frame as Arrow rows that nothing can write to. Raises pa.ArrowException."""
+    try:
+        return _without_halves(_own_copy(pa.Table.from_pandas(frame, preserve_index=False)))
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:  # a column of objects of several types
+        return _as_duckdb_reads(frame, error)
+
+
+def category(data: pa.Table, column: str) -> str | None:
+    """The ENUM that DuckDB makes of a pandas column of texts with categories, whose order is theirs."""
+    type_ = data.schema.field(column).type
+    chunks = data.column(column).chunks
+    if not (pa.types.is_dictionary(type_) and chunks and _is_text(type_.value_type)):
+        return None
+    names = chunks[0].dictionary.to_pylist()
+    return f"ENUM({', '.join(map(sql_string, names))})" if 0 < len(names) <= MOST_CATEGORIES else None
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
+
+
+def _own_copy(data: pa.Table) -> pa.Table:
     """The table without memory that a pandas frame can still write to: its numbers, times and categories are arrays of
     NumPy's."""
     for index, column in enumerate(data.schema):
@@ -174,6 +203,35 @@ def _copied(array: pa.Array) -> pa.Array:
         return pa.DictionaryArray.from_arrays(_copied(array.indices), array.dictionary, ordered=array.type.ordered)
     buffers = [None if buffer is None else pa.py_buffer(buffer.to_pybytes()) for buffer in array.buffers()]
     return pa.Array.from_buffers(array.type, len(array), buffers, array.null_count, array.offset)
+
+
+def _without_halves(data: pa.Table) -> pa.Table:
+    """Numbers of 16 bits as of 32: DuckDB reads them from pandas so, and from Arrow not at all."""
+    for index, column in enumerate(data.schema):
+        if pa.types.is_float16(column.type):
+            data = data.set_column(index, column.name, data.column(index).cast(pa.float32()))
+    return data
+
+
+def _has_text(one: object) -> bool:
+    return type(one).__module__.partition(".")[0] in _WITH_TEXTS and type(one) is not object
+
+
+def _as_duckdb_reads(frame: Any, error: pa.ArrowException) -> pa.Table:
+    """A frame as DuckDB makes a table of it: values of several types are texts. error: raised if it makes none, or of
+    objects of the program."""
+    objects = frame.select_dtypes("object")
+    if not all(_has_text(one) for name in objects for one in objects[name]):
+        raise error
+    import duckdb
+
+    from qoop.catalog.opening import open_duckdb
+
+    with open_duckdb() as connection:
+        try:
+            return connection.register("frame", frame).sql("FROM frame").to_arrow_table()
+        except duckdb.Error:
+            raise error from None
 
 
 def _elsewhere(id_: str) -> NoReturn:

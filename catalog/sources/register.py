@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -17,7 +17,7 @@ from qoop.catalog.errors import SourceError
 from qoop.catalog.interrupts import interruptibly
 from qoop.catalog.sources.file_stamp import File, Stamp, file_stamp, reading, unchanged
 from qoop.catalog.sources.files import CREATED, Found, find_files, hive_columns, is_sqlite, lake_of, sql_path
-from qoop.catalog.sources.memory import ArrowSource, own_copy
+from qoop.catalog.sources.memory import ArrowSource, category, of_pandas
 from qoop.catalog.sources.parquet import ParquetFile, ParquetSource, columns_by_footer, open_parquet, reach
 from qoop.catalog.sources.probe import Probe, describe
 from qoop.catalog.stores.objects import below, is_remote, without_options
@@ -386,6 +386,8 @@ def _open_arrow(probe: Probe, name: str, source: object) -> Table:
             arrow_input.register(cursor, "source", data)
             columns = describe(cursor, "SELECT * FROM source")
         _describe(data.schema, columns)
+    if type(source).__module__.partition(".")[0] == "pandas":
+        columns = tuple((column, category(data, column) or type_) for column, type_ in columns)
     return _table(name, columns, ArrowSource.of(data))
 
 
@@ -435,10 +437,7 @@ def _to_arrow(name: str, source: object) -> pa.Table:
     if library == "pyarrow" and hasattr(source, "to_table"):  # a dataset, whose module takes 0.1 s to import
         return source.to_table()
     if library == "pandas":
-        try:
-            return own_copy(pa.Table.from_pandas(source, preserve_index=False))
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:  # a column of objects of several types
-            return _as_duckdb_reads(source, error)
+        return of_pandas(source)
     if library == "polars" and type(source).__name__ == "LazyFrame":
         return pa.table(source.collect())  # type: ignore[attr-defined]
     if hasattr(source, "__arrow_c_stream__"):
@@ -447,31 +446,6 @@ def _to_arrow(name: str, source: object) -> pa.Table:
         f"cannot make table {name} of a {type(source).__name__}: expected a path, an Arrow table or dataset, or "
         "anything with __arrow_c_stream__ (pandas, Polars)"
     )
-
-
-_WITH_TEXTS = frozenset({"builtins", "datetime", "decimal", "uuid", "numpy", "pandas"})
-"""The packages whose values have a text that says what they are; that of other objects is where they lie in memory."""
-
-
-def _has_text(one: object) -> bool:
-    return type(one).__module__.partition(".")[0] in _WITH_TEXTS and type(one) is not object
-
-
-def _as_duckdb_reads(frame: Any, error: pa.ArrowException) -> pa.Table:
-    """A frame as DuckDB makes a table of it: values of several types are texts. error: raised if it makes none, or of
-    objects of the program."""
-    objects = frame.select_dtypes("object")
-    if not all(_has_text(one) for name in objects for one in objects[name]):
-        raise error
-    import duckdb
-
-    from qoop.catalog.opening import open_duckdb
-
-    with open_duckdb() as connection:
-        try:
-            return connection.register("frame", frame).sql("FROM frame").to_arrow_table()
-        except duckdb.Error:
-            raise error from None
 
 
 def _table(

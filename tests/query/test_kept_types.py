@@ -22,7 +22,7 @@ VALUES = (
     "''", "DATE '0044-03-15 (BC)'", "'a'::ENUM ('a', 'b')", "['a'::ENUM ('a', 'b')]", "true",
 )  # fmt: skip
 REFUSED = {
-    "memory": {"'a'::ENUM ('a', 'b')", "['a'::ENUM ('a', 'b')]"},
+    "memory": {"['a'::ENUM ('a', 'b')]"},
     "folder": {
         "'10:00:00+02'::TIMETZ", "'a'::ENUM ('a', 'b')", "['a'::ENUM ('a', 'b')]",
         "170141183460469231731687303715884105727::HUGEINT",
@@ -64,7 +64,7 @@ def test_a_value_is_kept_as_duckdb_keeps_it_or_refused(session: qoop.Session, pl
 
 
 def test_a_query_whose_rows_no_table_keeps_is_refused_before_it_runs(session: qoop.Session, place: str) -> None:
-    type_ = {"memory": "ENUM ('a', 'b')", "folder": "HUGEINT"}[place]
+    type_ = {"memory": "ENUM ('a', 'b')[]", "folder": "HUGEINT"}[place]
     with pytest.raises(QueryError, match=r"long cannot be kept in .*: it would change v of .*; cast it"):
         session.sql(f"CREATE TABLE long AS SELECT NULL::{type_} AS v, error('it runs') AS e FROM range(10)")
 

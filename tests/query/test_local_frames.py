@@ -7,6 +7,7 @@ import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import duckdb
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -175,3 +176,21 @@ def test_values_of_before_are_not_kept() -> None:
             assert session.sql("FROM t").fetchall() == [(number,)]
         del t
         assert len(session._tables.catalog.tables()) == 1
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_categories_of_pandas_are_enums_in_their_own_order(staged: bool) -> None:
+    sizes = pd.Categorical(["mid", None, "low", "high", "mid"], categories=["low", "mid", "high", "it's"])
+    frame = pd.DataFrame({"size": sizes, "half": np.arange(5).astype("f2")})
+    texts = [
+        "SELECT min(size), max(size), typeof(min(size)), sum(half) FROM frame",
+        "SELECT size, count(*), sum(half) FROM frame GROUP BY size ORDER BY size DESC NULLS LAST",
+        "SELECT half FROM frame WHERE size > 'low' ORDER BY half",
+    ]
+    with qoop.connect(slots=1, memory="300MB", staged=staged) as session, duckdb.connect() as oracle:
+        for text in texts:
+            assert session.sql(text).fetchall() == oracle.sql(text).fetchall() != []
+        make = "CREATE TABLE kept AS SELECT size, 1 AS n FROM frame; INSERT INTO kept VALUES ('high', 2)"
+        change = "UPDATE kept SET size = 'low' WHERE size = 'mid'; FROM kept ORDER BY size NULLS FIRST, n"
+        assert len(frame) == 5 and oracle.execute(make) and session.sql(make)
+        assert session.sql(change).fetchall() == oracle.execute(change).fetchall() != []

@@ -131,17 +131,19 @@ class MemoryTables:
 
     def check_types(self, name: str, columns: Columns) -> None:
         """Raise QueryError for a type that Arrow would change."""
-        refuse(name, of_types(columns, "ENUM("), "memory")
+        within = [(column, type_) for column, type_ in of_types(columns, "ENUM(") if not _is_enum(type_)]
+        refuse(name, tuple(within), "memory")
 
     def store(self, name: str, result: Result, note: str = "") -> Table:
         """See `Storage`."""
         self.check_types(name, columns_of(result))
-        rows = result.lossless()
+        rows = _of_texts(result)
         schema, columns = self._stored.get(name, (None, ()))
         if schema is None or not schema.equals(rows.schema, check_metadata=True):
             columns = self._opened(name, rows).columns
             self._stored[name] = rows.schema, columns
-        source = CreatedArrow.of_pieces({_id(): part.lossless() for part in cut(result)}, ())
+        columns = _with_enums(columns, result)
+        source = CreatedArrow.of_pieces({_id(): _of_texts(part) for part in cut(result)}, ())
         return Table(name, columns, table_version(source, columns), source, source.rows)
 
     def put(self, table: Table, rows: Result) -> str:
@@ -208,8 +210,27 @@ def typed(columns: Columns) -> str:
     return ", ".join(f"{quoted(name)}::{type_} AS {quoted(name)}" for name, type_ in columns)
 
 
-def _rows(result: Result, schema: pa.Schema) -> pa.Table:
+def _is_enum(type_: str) -> bool:
+    return type_.startswith("ENUM(") and type_.endswith(")")
+
+
+def _with_enums(columns: Columns, result: Result) -> Columns:
+    """The columns of Arrow rows with the ENUMs that the result has."""
+    found = {name: type_ for name, type_ in columns_of(result) if _is_enum(type_)}
+    return tuple((name, found.get(name, type_)) for name, type_ in columns)
+
+
+def _of_texts(result: Result) -> pa.Table:
+    """The rows in Arrow's lossless form, with the texts of ENUMs: the dictionaries of pieces may differ."""
     rows = result.lossless()
+    for index, column in enumerate(rows.schema):
+        if pa.types.is_dictionary(column.type):
+            rows = rows.set_column(index, column.name, rows.column(index).cast(column.type.value_type))
+    return rows
+
+
+def _rows(result: Result, schema: pa.Schema) -> pa.Table:
+    rows = _of_texts(result)
     return rows if rows.schema.equals(schema) else rows.cast(schema)
 
 
