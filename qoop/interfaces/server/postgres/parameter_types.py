@@ -75,15 +75,15 @@ def _operand(words: Sequence[Lexeme], place: int, session: Session) -> int | Non
     before, after = words[:place][::-1], words[place + 1 :]
     operators = [found[0].text for found in (before, after) if len(found) > 1]
     if _COMPARED & set(operators):
-        return _of_other(_beside(before, after, _COMPARED), words, session)
+        return _of_other(_next_to(before, after, _COMPARED), words, session)
     for combined, types in _COMBINED.items():
         if combined & set(operators):
-            type_ = _of_other(_beside(before, after, combined), words, session)
+            type_ = _of_other(_next_to(before, after, combined), words, session)
             return type_ if type_ in types else None
     return _of_other(_before_list(before), words, session)
 
 
-def _beside(before: Sequence[Lexeme], after: Sequence[Lexeme], operators: Collection[str]) -> Lexeme | None:
+def _next_to(before: Sequence[Lexeme], after: Sequence[Lexeme], operators: Collection[str]) -> Lexeme | None:
     """The word on the other side of one of the operators. before: words, the next one first."""
     if len(before) > 1 and before[0].text in operators:
         return before[1]
