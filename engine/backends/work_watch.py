@@ -22,6 +22,10 @@ from qoop.engine.task import AttemptId
 _EVERY, _PART = 0.25, 0.02
 """Seconds between two reports of an attempt, and the part of its age, if that is more."""
 
+_FIRST = 0.1
+"""Seconds between its first reports: plans are compared after 0.1 to 0.4 s, and what DuckDB believes to be over by then
+tells more of its plan than an estimate."""
+
 _SOON = 0.03  # seconds between two looks whether an attempt is to go behind others
 
 _KEPT = 0.9
@@ -58,7 +62,7 @@ class WorkWatch:
         self._cpu = ThreadTimes()
         self.urgent = math.inf
         self.went_behind: Callable[[int], object] = lambda thread: None
-        self._thread = WhileWorking(self._check, "qoop-progress", first=_EVERY)
+        self._thread = WhileWorking(self._check, "qoop-progress", first=_FIRST)
 
     @contextmanager
     def watched(
@@ -77,7 +81,7 @@ class WorkWatch:
                 part,
                 cpu_seconds,
                 now,
-                now + _EVERY,
+                now + _FIRST,
                 threading.get_native_id(),
                 time.thread_time() + self.urgent,
             )
@@ -107,8 +111,8 @@ class WorkWatch:
             self._cpu.read()
         for one in due:
             self._report(WorkObserved(one.attempt, one.part(), self._cpu.slowed, one.cpu_seconds()))
-            one.due = now + max(_EVERY, _PART * (now - one.begun))
-        return _SOON if self.urgent < math.inf else _EVERY
+            one.due = now + _pause(now - one.begun)
+        return _SOON if self.urgent < math.inf else _FIRST
 
     def _send_behind(self, watched: _Watched) -> None:
         with self._lock:
@@ -117,6 +121,11 @@ class WorkWatch:
             go_behind(watched.thread)
             watched.urgent = math.inf
         self.went_behind(watched.thread)
+
+
+def _pause(age: float) -> float:
+    """Seconds until the next report of an attempt of that age."""
+    return max(_FIRST, min(_EVERY, 0.25 * age), _PART * age)
 
 
 class ThreadTimes:

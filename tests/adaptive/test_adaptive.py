@@ -732,6 +732,31 @@ def test_a_query_that_ends_before_the_first_look_pays_for_no_search(
     assert looks == ([pytest.approx(0.2, abs=0.01)] if looked else [])
 
 
+@pytest.mark.parametrize(
+    ("takes", "part", "expected"),
+    [
+        pytest.param(0.0, None, "AB", id="the search takes no time"),
+        pytest.param(0.5, None, "AB", id="enough is left by the estimate"),
+        pytest.param(1.5, None, "A", id="too little is left by the estimate"),
+        pytest.param(0.5, 0.6, "A", id="too little is left by what DuckDB reports"),
+    ],
+)
+def test_plans_of_a_quick_search_are_compared_with_what_is_left_of_duckdbs_once_they_are_known(
+    takes: float, part: float | None, expected: str
+) -> None:
+    """DuckDB's plan should take 3 s, the one found 2 s."""
+    bench, other, [stage] = Bench(2), plan("part 1 1.8\nroot 1 0.2 part"), by_duckdb(3.0).stages
+    own = Plan((replace(stage, estimate=replace(stage.estimate, doubt=0.35)),), COLUMNS)
+
+    def search(_: float) -> list[Candidate]:
+        bench.clock.advance_to(takes)
+        if part is not None:
+            bench.backend.happen(WorkObserved(AttemptId(TaskId("job1", "all", 0), 1), part, 1.0), takes)
+        return [Candidate(own, "DuckDB"), Candidate(other, "")]
+
+    assert moves(bench.run(own, at_once=True, quick_search=search)) == expected
+
+
 # --- plans on trial ---------------------------------------------------------------------------------------------------
 
 STAGED = plan("part 40 0.36\nroot 1 0.6 part")  # on two slots 7.8 s

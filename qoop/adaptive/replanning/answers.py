@@ -127,6 +127,8 @@ def answer(request: PlannerRequest) -> Answer:
     """
     begun = time.perf_counter()
     question = reestimate_all(request.question, request.observed)
+    if question.quick_search:
+        return _among_known(request, question, None, begun)
     left = max(question.remaining[question.running].seconds, _lasting(question))
     launch = question.options[0].candidate.plan
     found = request.found or request.adaptive.at_once or search_seconds(launch) <= _worth_part(question) * left
@@ -154,13 +156,22 @@ def _after_quick_search(
     request: PlannerRequest, question: DecisionInput, first_plans: Sequence[Candidate], begun: float
 ) -> Answer:
     """The decision among DuckDB's plan and those of a first look. The search among all is still to come."""
-    decision: Decision = Stay("other plans should take much longer", question.remaining)
     if first_plans:
         question = replace(searched(request, question, first_plans), quick_search=True)
-        question = question.with_reuse()
-        decision = request.adaptive.policy.decide(question)
+        return _among_known(request, question, tuple(first_plans), begun)
+    decision = Stay("other plans should take much longer", question.remaining)
     seconds = time.perf_counter() - begun
-    return Answer(question, question.options, decision, False, request.observed, tuple(first_plans) or None, seconds)
+    return Answer(question, question.options, decision, False, request.observed, None, seconds)
+
+
+def _among_known(
+    request: PlannerRequest, question: DecisionInput, first_plans: tuple[Candidate, ...] | None, begun: float
+) -> Answer:
+    """The decision among the plans of the quick search. first_plans: if it has only just ended."""
+    question = question.with_reuse()
+    decision = request.adaptive.policy.decide(question)
+    seconds = time.perf_counter() - begun
+    return Answer(question, question.options, decision, False, request.observed, first_plans, seconds)
 
 
 def _begins_with_few_plans(request: PlannerRequest, question: DecisionInput) -> bool:

@@ -18,7 +18,7 @@ from qoop.engine.events import WorkObserved
 LEAST, MOST = 0.03, 0.95
 """The probabilities that the end comes before the range, and before its later bound."""
 
-_TELLING = 0.03
+_TELLING = 0.1
 """The part from which on DuckDB's count is of use: it counts rows that are read, and not yet all scans of a query."""
 
 _DOUBT, _LEAST_DOUBT = 1.1, 0.3

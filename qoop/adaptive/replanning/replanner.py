@@ -91,6 +91,7 @@ class Replanner:
         self._tried = False
         self._chosen_at: float | None = None  # when the plan was that runs
         self._slots = adaptive.begin_with
+        self._again_at_once = False  # plans are compared again, since the quick search took its time
 
     @property
     def slots(self) -> float | None:
@@ -200,8 +201,10 @@ class Replanner:
         if found:
             words = f"{counted(found, 'output')} of other plans {'was' if found == 1 else 'were'} found"
             self._wait(Cause("found", words, urgent=True), now)
-        if found or self._late(answer) or self._otherwise(answer, share, now):
+        late = self._late(answer)
+        if found or late or self._otherwise(answer, share, now):
             self._waiting = {cause.kind: cause for cause in causes} | self._waiting
+            self._again_at_once = late and answer.question.quick_search
             return []
         before, self._basis = self._basis, answer.question.share
         commands = self._apply(self._as_pinned(answer), " and ".join(cause.what for cause in causes), before, now)
@@ -211,9 +214,9 @@ class Replanner:
         return commands + self._run.fail(stuck, now=now)
 
     def _late(self, answer: Answer) -> bool:
-        """True if DuckDB's plan has gone on, unseen, while others were searched for: it may nearly have ended."""
-        late = answer.searched is not None and not answer.question.quick_search
-        return late and self._by_duckdb and isinstance(answer.decision, Switch)
+        """True if DuckDB's plan has gone on, unseen, while others were searched for: it may nearly have ended, and what
+        it reports by now tells more than its estimate."""
+        return answer.searched is not None and self._by_duckdb and isinstance(answer.decision, Switch)
 
     def _otherwise(self, answer: Answer, share: Resources, now: float) -> bool:
         """True if the share, or what it should be later, has changed since the request."""
@@ -360,6 +363,8 @@ class Replanner:
     def _request(self, now: float) -> Work:
         self._requested, self._waiting, self._search_put_off = tuple(self._waiting.values()), {}, False
         since = now - self._run.began
+        kinds = tuple(cause.kind for cause in self._requested)
+        quick, self._again_at_once = self._again_at_once and kinds == (START,), False
         assert self._share is not None
         question = DecisionInput(
             self._options,
@@ -368,9 +373,10 @@ class Replanner:
             self._share,
             self._misestimates,
             since,
-            tuple(cause.kind for cause in self._requested),
+            kinds,
             self._losses,
             tuple((at, share) for at, share in self._coming if at > since),
+            quick_search=quick,
             trial=self._trial(now),
             tried=self._tried,
         )
