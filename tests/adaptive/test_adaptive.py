@@ -757,6 +757,17 @@ def test_plans_of_a_quick_search_are_compared_with_what_is_left_of_duckdbs_once_
     assert moves(bench.run(own, at_once=True, quick_search=search)) == expected
 
 
+@pytest.mark.parametrize(("factor", "searched"), [(0.9, False), (1.5, True)])
+def test_after_a_quick_search_all_plans_are_compared_once_duckdbs_should_have_ended(
+    factor: float, searched: bool
+) -> None:
+    bench, own = Bench(2, script=taking(1.0, whole=factor)), by_duckdb(2.0)
+    found = [Candidate(own, "DuckDB"), Candidate(plan("part 1 4.8\nroot 1 0.2 part"), "")]
+    handle = bench.run(own, at_once=True, quick_search=lambda _: found)
+    assert bool(bench.searches) == searched and moves(handle) == "A"
+    assert [one.at for one in decisions(handle)] == [0.0, *([pytest.approx(2.0, abs=0.01)] if searched else [])]
+
+
 # --- plans on trial ---------------------------------------------------------------------------------------------------
 
 STAGED = plan("part 40 0.36\nroot 1 0.6 part")  # on two slots 7.8 s

@@ -403,6 +403,12 @@ class Replanner:
         if self._share is not None and relative_change(expected, self._share) > self._adaptive.triggers.share:
             self._wait(Cause(MISSED, "what was expected has not come", urgent=True), now)
 
+    def _until_check(self, answer: Answer, now: float) -> float:
+        """Seconds until the next look at DuckDB's plan, which goes on: after a quick search, once it should have ended,
+        for that look searches among all plans."""
+        left = answer.question.remaining[answer.question.running].seconds if answer.question.quick_search else 0.0
+        return max(CHECK_AGAIN, now - self._run.began, left if left < inf else 0.0)
+
     def _apply(self, answer: Answer, cause: str, before: Resources, now: float) -> list[Command]:
         record = recorded(answer, cause, before)
         self._run.note(record, now=now)
@@ -413,7 +419,7 @@ class Replanner:
         self._slots = answer.decision.slots
         if not isinstance(answer.decision, Switch):
             if self._by_duckdb:
-                self._again = min(self._again, now + max(CHECK_AGAIN, now - self._run.began))
+                self._again = min(self._again, now + self._until_check(answer, now))
             self._again = min(self._again, self._check_trial(now))
             return []
         self._losses += not answer.question.quick_search and answer.question.loses(answer.decision.plan)
