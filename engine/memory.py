@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import resource
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 
 import duckdb
@@ -18,10 +20,12 @@ _PAGE = resource.getpagesize()
 
 @value
 class Used:
-    """The use of some processes. seconds: of the CPUs, so far. memory: anonymous bytes that are resident."""
+    """The use of some processes. seconds: of the CPUs, so far. memory: anonymous bytes that are resident.
+    nice_seconds: of the seconds, those of processes with a niceness."""
 
     seconds: float = 0.0
     memory: int = 0
+    nice_seconds: float = 0.0
 
 
 def anonymous_memory(process: int | None = None) -> int:
@@ -38,6 +42,45 @@ def anonymous_memory(process: int | None = None) -> int:
     finally:
         os.close(file)
     return (int(resident) - int(backed)) * _PAGE
+
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class ProcessFiles:
+    """The use of another process, from files that stay open: each look is one call of the system, which
+    lets go of the interpreter's lock once, and not three times. Thread-safe. Raises OSError for no process."""
+
+    def __init__(self, process: int) -> None:
+        self._lock = threading.Lock()
+        self._files: list[int] = []
+        try:
+            for name in ("statm", "stat"):
+                self._files.append(os.open(f"/proc/{process}/{name}", os.O_RDONLY | os.O_CLOEXEC))
+        except OSError:
+            self.close()
+            raise
+
+    def memory(self) -> int:
+        """As `anonymous_memory`; 0 once it has ended."""
+        found = self._read(0, 200).split()
+        return (int(found[1]) - int(found[2])) * _PAGE if found else 0
+
+    def cpu_seconds(self) -> float | None:
+        """Seconds of the processor that it has used; None once it has ended."""
+        found = self._read(1, 1000).rpartition(b")")[2].split()
+        return (int(found[11]) + int(found[12])) / _TICKS if found else None
+
+    def close(self) -> None:
+        """Look no more."""
+        with self._lock:
+            while self._files:
+                os.close(self._files.pop())
+
+    def _read(self, place: int, size: int) -> bytes:
+        with self._lock, suppress(OSError, IndexError):  # it has ended, or is looked at no more
+            return os.pread(self._files[place], size, 0)
+        return b""
 
 
 _LEAST_LIMIT = "SET memory_limit = '16MB'"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from qoop.catalog.errors import CheckpointError
-from qoop.catalog.priority import URGENT, keep_starter
+from qoop.catalog.priority import NICENESS, URGENT, keep_starter
 from qoop.engine.backends.local_attempt import LocalAttempt, LostInput, changed_table, failed, revoked
 from qoop.engine.backends.release_memory import MemoryReleaser
 from qoop.engine.backends.warm_kernels import WarmKernels
@@ -171,6 +171,7 @@ class AttemptRunner:
         on, and one of a job that is long at once. went_behind: called with its thread, which stays behind, so it ought
         to take no other attempt."""
         keep_starter()
+        self.processes.niceness = NICENESS
         self._work_watch.urgent, self._work_watch.went_behind = URGENT, went_behind
         self._is_long = is_long
 

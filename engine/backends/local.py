@@ -157,7 +157,7 @@ class LocalBackend:
 
     def let_short_go_first(self, is_long: Callable[[JobId], bool] = lambda job: False) -> None:
         """Have attempts that work for longer than short ones do go behind others on the CPUs from now on, and those of
-        a job that is long at once."""
+        a job that is long at once; child processes that are started later have a niceness."""
         self._runner.let_short_go_first(self._replace_worker, is_long)
 
     def start(self, machine: MachineId, spec: TaskSpec, queued: bool = False, ahead: Ahead | None = None) -> None:

@@ -40,12 +40,13 @@ class Nursery:
         self._id = 0 if process is None else process.pid
 
     @classmethod
-    def started(cls, modules: tuple[str, ...]) -> Nursery:
-        """A new nursery. modules: that its children have loaded, on top of those of the engine."""
+    def started(cls, modules: tuple[str, ...], niceness: int = 0) -> Nursery:
+        """A new nursery. modules: that its children have loaded, on top of those of the engine. niceness: of its
+        children, on top of this process's own."""
         ours, theirs = socket.socketpair()
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", __name__, str(theirs.fileno()), *_MODULES, *modules],
+                [sys.executable, "-P", "-m", __name__, str(theirs.fileno()), str(niceness), *_MODULES, *modules],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 process_group=0,  # Ctrl-C at a terminal is for the parent. In a session of its own, Linux would give it
@@ -157,7 +158,8 @@ def _report(endings: dict[int, socket.socket]) -> None:
 
 
 if __name__ == "__main__":
-    for module in sys.argv[2:]:
+    for module in sys.argv[3:]:
         importlib.import_module(module)
+    os.nice(int(sys.argv[2]))
     main(socket.socket(fileno=int(sys.argv[1])))
     os._exit(0)  # a standby is a fork: libraries would wait for threads that it does not have

@@ -26,11 +26,12 @@ class ProcessPool:
     """Child processes, forked ahead once one was needed. Thread-safe.
 
     memory: returns the bytes that they and this process may have together. What a program has besides its server when
-    the pool is made does not count.
+    the pool is made does not count. niceness: of processes that are started from now on.
     """
 
     def __init__(self, memory: Callable[[], float] = lambda: math.inf) -> None:
         self._memory = memory
+        self.niceness = 0
         self._of_program = max(0, anonymous_memory() - _OF_MODULES)
         self._modules: tuple[str, ...] = ()
         self._lock = threading.Lock()
@@ -42,12 +43,13 @@ class ProcessPool:
         self._expected = 0.0  # seconds of work that would have run in processes
 
     def used(self) -> Used:
-        """The use of all its processes."""
+        """The use of all its processes, of which all have one niceness, or none."""
         with self._lock:
             living = [*self._idle, *self._busy]
             nursery = self._nurseries[0].memory() if self._nurseries else 0  # its standby shares it
             seconds = self._ended_seconds + sum(process.cpu_seconds() for process in living)
-            return Used(seconds, nursery + sum(anonymous_memory(process.id) for process in living if process.id))
+            memory = nursery + sum(process.memory() for process in living)
+            return Used(seconds, memory, seconds if self.niceness else 0.0)
 
     def preload(self, module: str) -> None:
         """Have the processes load a module before the first call: it holds functions that they are to run."""
@@ -133,7 +135,7 @@ class ProcessPool:
             return self._child(self._nurseries[0])
         if self._closed:
             raise SessionClosed("the session was closed")
-        self._nurseries.append(not_behind(partial(Nursery.started, self._modules)))
+        self._nurseries.append(not_behind(partial(Nursery.started, self._modules, self.niceness)))
         return self._child(self._nurseries[-1])
 
     def _child(self, nursery: Nursery) -> ChildProcess:

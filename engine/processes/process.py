@@ -19,12 +19,11 @@ import duckdb
 from qoop.catalog import errors
 from qoop.catalog.errors import ExecutionError, OutOfMemory, ProcessEnded
 from qoop.catalog.priority import all_go_behind
-from qoop.engine.memory import anonymous_memory
+from qoop.engine.memory import ProcessFiles
 from qoop.engine.processes.child import HEADER
 from qoop.engine.processes.nursery import NO_SIGNAL
 
 _INTERVAL = 0.02  # seconds between two checks of a call
-_TICKS = os.sysconf("SC_CLK_TCK")
 _REPORTED = 10.0  # seconds that the nursery may take to report the end of a process
 _SLACK = 32 << 20  # bytes beyond the limit at which the process is killed: its allocations fail before, as a rule
 
@@ -58,6 +57,7 @@ class ChildProcess:
         self.size = 0
         self.id = 0  # until the first frame
         self._handle: int | None = None
+        self._files: ProcessFiles | None = None
         self._lock = threading.Lock()  # of the handle: a closed number may become another file's
         self._seconds = 0.0  # of the processor, as last read
         self._base = 0  # bytes that it has without work
@@ -163,15 +163,17 @@ class ChildProcess:
 
     def cpu_seconds(self) -> float:
         """Seconds of the processor that it has used, or had when it was killed; 0: unknown."""
-        if self._handle is not None:
-            with contextlib.suppress(OSError), open(f"/proc/{self.id}/stat", encoding="ascii") as file:
-                words = file.read().rpartition(")")[2].split()
-                self._seconds = (int(words[11]) + int(words[12])) / _TICKS
+        if self._files is not None and (seconds := self._files.cpu_seconds()) is not None:
+            self._seconds = seconds
         return self._seconds
+
+    def memory(self) -> int:
+        """Bytes of its memory that no file backs; 0 before its first call, and once it has ended."""
+        return self._files.memory() if self._files is not None else 0
 
     def taken(self) -> int:
         """Bytes that its call has taken so far."""
-        return max(0, anonymous_memory(self.id) - self._base) if self.id else 0
+        return max(0, self.memory() - self._base)
 
     def interrupt(self) -> None:
         """Kill the process if it has begun, so that its call raises ProcessEnded. It allocates next to nothing: above
@@ -193,6 +195,8 @@ class ChildProcess:
             if self._handle is not None:
                 os.close(self._handle)
                 self._handle = None
+        if self._files is not None:
+            self._files.close()
 
     def _begin(self, limits: Limits) -> None:
         """Wait until the process has begun."""
@@ -201,9 +205,10 @@ class ChildProcess:
             self.id = int(data)
             try:
                 self._handle = os.pidfd_open(self.id)
+                self._files = ProcessFiles(self.id)
             except OSError as error:
                 raise self._ended() from error
-            self._base = anonymous_memory(self.id)
+            self._base = self.memory()
 
     def _send(self, data: bytes, limits: Limits) -> None:
         view = memoryview(data)
@@ -266,7 +271,7 @@ class ChildProcess:
         return error
 
     def _is_small(self) -> bool:
-        return anonymous_memory(self.id) < self._base + _SLACK
+        return self.memory() < self._base + _SLACK
 
 
 def _is_full(described: dict[str, Any]) -> bool:

@@ -19,7 +19,7 @@ from waits import PATIENCE, until
 
 from qoop.catalog.errors import Cancelled, ExecutionError, OutOfMemory, ProcessEnded, QueryError, SessionClosed
 from qoop.catalog.priority import BEHIND, go_behind, keep_starter
-from qoop.engine.memory import anonymous_memory
+from qoop.engine.memory import ProcessFiles, anonymous_memory
 from qoop.engine.processes.child import Reply
 from qoop.engine.processes.pool import ProcessPool
 from qoop.engine.processes.process import Limits
@@ -32,6 +32,10 @@ RISE = 600 << 20  # bytes
 def doubled(reply: Reply, number: int) -> int:
     reply.send(b"x" * number)
     return 2 * number
+
+
+def own_niceness(reply: Reply) -> int:
+    return os.nice(0)
 
 
 def own_id(reply: Reply) -> int:
@@ -232,11 +236,27 @@ def test_nurseries_that_were_killed_together_give_way_to_a_new_one(pool: Process
     assert not set(before) & set(pool._nurseries)
 
 
+def test_processes_may_have_a_niceness_which_their_use_tells() -> None:
+    pool, seconds = ProcessPool(), 0.0
+    pool.preload(__name__)
+    pool.niceness = 3
+    try:
+        with pool.process() as process:
+            assert process.call(own_niceness, [], ROOMY) == os.nice(0) + 3
+            while not seconds:
+                process.call(doubled, [1000], ROOMY)
+                used = pool.used()
+                seconds = used.nice_seconds
+        assert used.nice_seconds == used.seconds
+    finally:
+        pool.close()
+
+
 def test_a_process_over_its_limit_is_killed_where_allocations_do_not_fail(
     pool: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes = itertools.chain([1], itertools.repeat(1 << 40))
-    monkeypatch.setattr("qoop.engine.processes.process.anonymous_memory", lambda process: next(sizes) if process else 0)
+    monkeypatch.setattr(ProcessFiles, "memory", lambda _: next(sizes))
     with pool.process() as process, pytest.raises(OutOfMemory, match="needs more than 268 MB"):
         process.call(sleeps, [], ROOMY)
 

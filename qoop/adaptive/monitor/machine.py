@@ -31,10 +31,12 @@ _KILO = 1024
 
 @value
 class _Clock:
-    """Counters at one moment, in seconds. busy: of the CPUs that this process may use. groups: as in `Machine`."""
+    """Counters at one moment, in seconds. own: of this process and its children; nice: of these, those that busy does
+    not count. busy: of the CPUs that this process may use. groups: as in `Machine`."""
 
     at: float
     own: float
+    nice: float
     busy: float
     groups: tuple[float | None, ...]
 
@@ -85,11 +87,13 @@ class Machine:
     def _clock(self, children: Used) -> _Clock:
         seconds = tuple(group.cpu_seconds() if group.cpus() < inf else None for group in self._groups)
         at, own = self._now(), self._own_seconds() + children.seconds  # own seconds are part of the busy ones
-        return _Clock(at, own, _busy(self._proc / "stat", self._read), seconds)
+        nice = 0.0 if _counts_nice() else children.nice_seconds
+        return _Clock(at, own, nice, _busy(self._proc / "stat", self._read), seconds)
 
     def _cpus(self, before: _Clock, now: _Clock) -> tuple[Pool, ...]:
         passed, own = max(1e-3, now.at - before.at), now.own - before.own
-        pools = [Pool(len(usable_cpus()), max(0.0, (now.busy - before.busy - own) / passed))]
+        counted = own - (now.nice - before.nice)
+        pools = [Pool(len(usable_cpus()), max(0.0, (now.busy - before.busy - counted) / passed))]
         for group, was, seconds in zip(self._groups, before.groups, now.groups, strict=True):
             if group.cpus() < inf:
                 others = 0.0 if was is None or seconds is None else (seconds - was - own) / passed
@@ -124,11 +128,15 @@ class Machine:
 def _busy(stat: Path, read: Callable[[Path], str] = Path.read_text) -> float:
     """Seconds that the CPUs of this process have worked, for whomever. Programs that give way to all others (nice)
     take nothing from this one, unless it does so, too."""
-    kinds = [_USER, _SYSTEM, _IRQ, _SOFTIRQ, _STEAL, *([_NICE] if os.nice(0) > 0 else [])]
+    kinds = [_USER, _SYSTEM, _IRQ, _SOFTIRQ, _STEAL, *([_NICE] if _counts_nice() else [])]
     ours = {f"cpu{number}" for number in usable_cpus()}
     lines = (line.split() for line in read(stat).splitlines() if line.startswith("cpu"))
     ticks = sum(int(words[1 + kind]) for words in lines if words[0] in ours for kind in kinds)
     return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _counts_nice() -> bool:
+    return os.nice(0) > 0
 
 
 def _meminfo(path: Path, read: Callable[[Path], str]) -> dict[str, int]:

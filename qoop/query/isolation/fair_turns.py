@@ -27,10 +27,9 @@ class FairTurns:
         self._count = 0
 
     @contextmanager
-    def turn(self, tenant: str, check: Callable[[], object], rank: int = 0) -> Iterator[None]:
-        """Within it a text of the tenant has a turn. check: called while it waits; raises what gives it up. rank: texts
-        of the lowest go first."""
-        turn = _Turn(tenant, rank)
+    def turn(self, tenant: str, check: Callable[[], object]) -> Iterator[None]:
+        """Within it a text of the tenant has a turn. check: called while it waits; raises what gives it up."""
+        turn = _Turn(tenant)
         with self._lock:
             self._waiting.append(turn)
             self._begin()
@@ -63,10 +62,10 @@ class FairTurns:
                 self._last.pop(next(iter(self._last)))
             turn.begun.set()
 
-    def _order(self, turn: _Turn) -> tuple[int, int, int]:
-        return turn.rank, self._working[turn.tenant], self._last.get(turn.tenant, 0)
+    def _order(self, turn: _Turn) -> tuple[int, int]:
+        return self._working[turn.tenant], self._last.get(turn.tenant, 0)
 
 
 class _Turn:
-    def __init__(self, tenant: str, rank: int) -> None:
-        self.tenant, self.rank, self.begun = tenant, rank, threading.Event()
+    def __init__(self, tenant: str) -> None:
+        self.tenant, self.begun = tenant, threading.Event()

@@ -9,7 +9,6 @@ may be large there is bound in a process with its own limit of memory, under no 
 
 from __future__ import annotations
 
-import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ import duckdb
 from qoop.adaptive.cluster.granting.short_tenants import Rank, ShortTenants
 from qoop.catalog.by_text import LONG
 from qoop.catalog.errors import BindError, OutOfMemory, ProcessEnded
+from qoop.catalog.priority import URGENT
 from qoop.catalog.value import value
 from qoop.engine.processes.pool import ProcessPool
 from qoop.engine.processes.process import ChildProcess, Limits
@@ -40,7 +40,9 @@ _AT_A_TIME = 2
 _QUICK_SECONDS, _QUICK_MEMORY = 0.25, 64 << 20
 """The limits of the quick lane. A text that needs more is bound again in the other lane, where it waits for its turn:
 so a short text never waits for one that takes all of its time. Texts that needed more before go there at once.
-Other texts of a tenant that sent such a text have a quick lane of their own, and processes of a lower priority."""
+Other texts of a tenant that sent such a text have a quick lane of their own, and processes of a lower priority. So have
+the texts of tenants of which nothing is known yet, but for the priority: ten that came at once with texts that bind for
+long held both turns against the short texts of others for 1 to 3 s."""
 _CROWDED = 8  # times as long by the clock, where others use the processor
 _PART, _LEAST = 8, 128 << 20
 """The part of the session's memory that a text of the other lane may take, and the bytes that it may always take."""
@@ -83,7 +85,8 @@ class TextIsolation:
         self._pool = pool
         self._memory = max(_LEAST, memory // _PART)
         self._locked = locked
-        self._quick, self._doubtful, self._slow = FairTurns(_AT_A_TIME), FairTurns(1), FairTurns(_AT_A_TIME)
+        self._quick, self._unknown = FairTurns(_AT_A_TIME), FairTurns(_AT_A_TIME)
+        self._doubtful, self._slow = FairTurns(1), FairTurns(_AT_A_TIME)
         self._tenants = ShortTenants()
         self._not_quick: OrderedDict[bytes, None] = OrderedDict()  # digests of texts that go to the slow lane at once
         self._described = _Described(None)
@@ -178,9 +181,13 @@ class TextIsolation:
     def _quickly(self, call: Callable[[ChildProcess, Limits], Any]) -> Any:
         """The result, within the limits of the quick lane. Raises _NotQuick, OutOfMemory, …"""
         caller = _caller.get()
-        rank = self._tenants.rank(caller.tenant)
-        lane, urgent = (self._doubtful, 0.0) if rank is Rank.NOT_SHORT else (self._quick, math.inf)
-        with lane.turn(caller.tenant, caller.check, rank), self._pool.process() as process:
+        lane, urgent = self._quick, URGENT
+        match self._tenants.rank(caller.tenant):
+            case Rank.UNKNOWN:
+                lane = self._unknown
+            case Rank.NOT_SHORT:
+                lane, urgent = self._doubtful, 0.0
+        with lane.turn(caller.tenant, caller.check), self._pool.process() as process:
             found = call(process, Limits(_QUICK_MEMORY, _Quick(process, caller.check), urgent))
         self._tenants.note(caller.tenant, True)
         return found

@@ -16,6 +16,7 @@ from qoop.adaptive.monitor.cgroup import groups
 from qoop.adaptive.monitor.held_files import HeldFiles
 from qoop.adaptive.monitor.machine import Machine, own_bytes
 from qoop.adaptive.monitor.reading import tightest
+from qoop.engine.memory import Used
 
 TICKS = os.sysconf("SC_CLK_TCK")
 GB = 10**9
@@ -69,6 +70,17 @@ def test_others_are_what_the_cpus_have_worked_without_us_and_without_what_gives_
     files.cpu(user=17.0, nice=3.0)
     (pool,) = machine.read().cpus
     assert (pool.limit, pool.others) == (2, pytest.approx(1.1))
+
+
+def test_our_children_that_give_way_are_not_taken_from_the_work_of_others(files: Files) -> None:
+    used = Used()
+    machine = Machine(
+        files.root / "proc", files.root / "cgroup", lambda: files.own, lambda: 0.5e9, lambda: files.at, lambda: used
+    )
+    files.at, files.own, used = 10.0, 2.0, Used(7.0, 0, 4.0)
+    files.cpu(user=17.0, nice=4.0)
+    (pool,) = machine.read().cpus
+    assert pool.others == pytest.approx(1.2)
 
 
 def test_a_group_around_ours_limits_us_and_others_in_it_take_of_it(files: Files) -> None:
