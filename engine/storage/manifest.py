@@ -163,7 +163,7 @@ class CheckpointDirectory:
         name = checkpoint_name(committed.key)
         unique = f"{name}.{self._users.own}-{next(self._numbers)}"
         data, draft = self.root / f"{unique}.arrow", self.root / f"{unique}.json"
-        visible = False
+        visible: Saved | None = None
         try:
             if self._is_gone():  # another writer may have made it again, without the lock and earlier outputs
                 raise FileNotFoundError(self.root)
@@ -174,11 +174,12 @@ class CheckpointDirectory:
             segments = _write_data(data, partitions, strong=self._key is not None)
             write_private(draft, dump_manifest(committed, data.name, segments, self._key))
             present = self._commit(committed.key, draft) or Saved(committed, data, segments)
-            if visible := present.path == data:
+            if present.path == data:
+                visible = present
                 sync_paths(data, self.root / f"{name}.json", self.root)
         except BaseException as error:
-            if visible:
-                self.remove(present)
+            if visible is not None:
+                self.remove(visible)
             _remove(data, draft)
             self._users.unpin([name])
             if isinstance(error, OSError):
