@@ -21,7 +21,7 @@ _PAGE = resource.getpagesize()
 @value
 class Used:
     """The use of some processes. seconds: of the CPUs, so far. memory: anonymous bytes that are resident.
-    nice_seconds: of the seconds, those of processes with a niceness."""
+    nice_seconds: of their seconds and those of this process, what had a niceness."""
 
     seconds: float = 0.0
     memory: int = 0

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -176,8 +177,9 @@ class AttemptRunner:
         self._is_long = is_long
 
     def used_by_children(self) -> Used:
-        """The use of the child processes; none if there are none."""
-        return self.processes.used() if "processes" in self.__dict__ else Used()
+        """The use of the child processes, if there are any, and what of this process was behind others."""
+        used = self.processes.used() if "processes" in self.__dict__ else Used()
+        return replace(used, nice_seconds=used.nice_seconds + self._work_watch.behind_seconds())
 
     def run(self, attempt: LocalAttempt, spec: TaskSpec, waited: float) -> list[Event]:
         """Run an attempt to its end; returns what is to be reported of it.

@@ -46,6 +46,7 @@ class _Watched:
     due: float
     thread: int  # that runs it
     urgent: float  # seconds of a CPU that the thread has had when it is to go behind others
+    behind_from: float = math.inf  # those when it went
 
 
 class WorkWatch:
@@ -60,6 +61,7 @@ class WorkWatch:
         self._lock = threading.Lock()
         self._attempts: dict[AttemptId, _Watched] = {}
         self._cpu = ThreadTimes()
+        self._ended_behind = 0.0
         self.urgent = math.inf
         self.went_behind: Callable[[int], object] = lambda thread: None
         self._thread = WhileWorking(self._check, "qoop-progress", first=_FIRST)
@@ -94,6 +96,13 @@ class WorkWatch:
         finally:
             with self._lock:
                 del self._attempts[attempt]
+                self._ended_behind += _since(time.thread_time(), watched)
+
+    def behind_seconds(self) -> float:
+        """Seconds of the CPUs that attempts have had while they were behind others."""
+        with self._lock:
+            attempts = [one for one in self._attempts.values() if one.behind_from < math.inf]
+            return self._ended_behind + sum(_since(_ran(one.thread), one) for one in attempts)
 
     def close(self) -> None:
         """Look no more."""
@@ -118,9 +127,15 @@ class WorkWatch:
         with self._lock:
             if self._attempts.get(watched.attempt) is not watched:
                 return  # the thread has other work by now
+            watched.behind_from = _ran(watched.thread)
             go_behind(watched.thread)
             watched.urgent = math.inf
         self.went_behind(watched.thread)
+
+
+def _since(ran: float, attempt: _Watched) -> float:
+    """Of the seconds that a thread has had so far, those since its attempt went behind others."""
+    return max(0.0, ran - attempt.behind_from)
 
 
 def _pause(age: float) -> float:

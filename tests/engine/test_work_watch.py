@@ -112,14 +112,18 @@ def test_an_attempt_of_a_long_job_goes_behind_at_once() -> None:
     watch = WorkWatch(lambda event: None)
     attempt = AttemptId(TaskId("job", "s1", 0), 1)
     niceness: list[int] = []
+    behind: list[float] = []
     went: list[int] = []
 
-    def work(is_long: bool) -> None:
+    def watched(is_long: bool) -> None:
         with watch.watched(attempt, lambda: None, lambda: None, is_long):
             niceness.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+            before = watch.behind_seconds()
+            work(0.05)
+            behind.append(watch.behind_seconds() - before)
 
     def in_a_thread(is_long: bool) -> None:
-        thread = threading.Thread(target=work, args=(is_long,))
+        thread = threading.Thread(target=watched, args=(is_long,))
         thread.start()
         thread.join()
 
@@ -130,6 +134,8 @@ def test_an_attempt_of_a_long_job_goes_behind_at_once() -> None:
     watch.close()
     usual = os.getpriority(os.PRIO_PROCESS, 0)
     assert niceness == [usual, usual, BEHIND] and len(went) == 1
+    assert behind[:2] == [0.0, 0.0] and behind[2] >= 0.03
+    assert watch.behind_seconds() >= behind[2], "also once it has ended"
 
 
 def start(backend: LocalBackend, name: str, sql: str, opaque: str = "DuckDB plans it") -> AttemptId:
