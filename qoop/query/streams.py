@@ -44,6 +44,26 @@ def _end(number: int, frame: object) -> None:
     raise EndedBySignal(number)
 
 
+def wait_for_signal() -> None:
+    """Wait, in the main thread, until a signal's handler raises.
+
+    A lock would not do: Python runs handlers between two bytecodes, and a signal that comes between the last of these
+    and the wait for the lock wakes nothing. The handler in C writes to a pipe, which wakes at any time.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        threading.Event().wait()
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    try:
+        while True:
+            os.read(reader, 1)
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(reader)
+        os.close(writer)
+
+
 @contextmanager
 def on_ctrl_z(action: Callable[[], None]) -> Iterator[None]:
     """Within the block Ctrl-Z calls `action`, if the terminal turns it into the signal that stops the program

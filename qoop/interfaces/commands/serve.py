@@ -8,7 +8,6 @@ import gc
 import getpass
 import os
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -19,6 +18,7 @@ from qoop.catalog.errors import ConfigError
 from qoop.interfaces.commands.serve_check import check_config, check_options
 from qoop.interfaces.server.identity.users_file import read_users
 from qoop.interfaces.server.users import Users, new_user
+from qoop.query.streams import wait_for_signal
 
 if TYPE_CHECKING:
     from qoop.interfaces.server.flight import FlightServer
@@ -221,7 +221,7 @@ def _wait_for_end(
     ends: end the listening, and idle connections, where another server has the same sockets.
     """
     try:
-        threading.Event().wait()
+        wait_for_signal()
     except KeyboardInterrupt:
         _say(f"ending: queries have {grace:g} s")
     try:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-import threading
 from pathlib import Path
+
+from qoop.query.streams import wait_for_signal
 
 WHAT = "Show a trace in the browser: go to any time of it"
 
@@ -28,7 +29,7 @@ def _run(options: argparse.Namespace) -> int:
         if not options.no_browser:
             page.show()
         try:
-            threading.Event().wait()
+            wait_for_signal()
         except KeyboardInterrupt:
             return 0
     return 0
