@@ -24,5 +24,5 @@ with ended_by_signals():
 
 def test_a_signal_that_interrupts_no_wait_of_the_main_thread_ends_it_too() -> None:
     """A signal that comes just before the wait is as one that another thread has taken: nothing wakes a lock."""
-    done = subprocess.run([sys.executable, "-c", SENT_TO_ANOTHER_THREAD], capture_output=True, text=True, timeout=20)
+    done = subprocess.run([sys.executable, "-c", SENT_TO_ANOTHER_THREAD], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("ended by SIGTERM\n", "")

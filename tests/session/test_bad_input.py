@@ -55,11 +55,11 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def fails(temporary: Path, capsys: pytest.CaptureFixture[str]) -> Fails:
-    """Run a command line that must fail with exit code 1 and one message, which is returned."""
+    """Run a command line that must fail with one message, which is returned, and exit code 1, or 2 for wrong usage."""
 
-    def run(*words: str | Path) -> str:
+    def run(*words: str | Path, code: int = 1) -> str:
         threads = set(threading.enumerate())
-        assert main([str(word) for word in words]) == 1
+        assert main([str(word) for word in words]) == code
         out, err = capsys.readouterr()
         assert out == "" and err.startswith("qoop: ") and err.count("qoop: ") == 1 and "Traceback" not in err
         assert list(temporary.iterdir()) == [] and not set(threading.enumerate()) - threads
@@ -238,7 +238,7 @@ def test_standard_input_that_is_not_utf_8(encoding: str) -> None:
     ],
 )
 def test_options_with_values_that_make_no_sense(fails: Fails, words: list[str], message: str) -> None:
-    assert message in fails("-c", "SELECT 1", *words)
+    assert message in fails("-c", "SELECT 1", *words, code=2)
 
 
 def test_a_scale_below_the_least(tmp_path: Path, fails: Fails) -> None:
@@ -250,7 +250,7 @@ def test_environment_variables_with_values_that_make_no_sense(
     fails: Fails, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("QOOP_SLOTS", "few")
-    assert "'few'" in fails("-c", "SELECT 1")
+    assert "'few'" in fails("-c", "SELECT 1", code=2)
     monkeypatch.setenv("QOOP_SLOTS", "1")
     (tmp_path / "file").touch()
     monkeypatch.setenv("QOOP_SPILL", str(tmp_path / "file"))
