@@ -32,7 +32,6 @@ class SlicedTask:
         self._spec, self._store, self._between = spec, store, between
         self._most = spec.slicing.most
         self._job = spec.attempt.task.job
-        self._keys: list[CheckpointKey] = []
 
     def made(self, compute: Callable[[TaskSpec], Made]) -> Made:
         """The output of the task, from the slices that are saved and those that are computed now. compute: the rows of
@@ -41,9 +40,10 @@ class SlicedTask:
         most = max([self._most, *(one.of for one in saved)])
         if most == 1:
             return compute(self._spec)
-        outputs = [self._output(one, one in saved, compute) for one in _cover(Slice(), saved, most)]
+        slices = list(_cover(Slice(), saved, most))
+        outputs = [self._output(one, one in saved, compute) for one in slices]
         tables = tuple(pa.concat_tables(parts) for parts in zip(*(one.tables for one in outputs), strict=True))
-        self._store.release(self._job, self._keys)
+        self._store.release(self._job, [one.key(self._spec.key) for one in slices])
         return Made(tables, all(one.mapped for one in outputs))
 
     def _saved(self) -> frozenset[Slice]:
@@ -55,7 +55,6 @@ class SlicedTask:
 
     def _output(self, one: Slice, saved: bool, compute: Callable[[TaskSpec], Made]) -> Made:
         key = one.key(self._spec.key)
-        self._keys.append(key)
         found = self._read(key) if saved else None
         return self._computed(one, key, compute) if found is None else found
 

@@ -99,9 +99,9 @@ class RunLives:
 
     @property
     def expected(self) -> float:
-        """The seconds that this process may last, as those before it: the median. It halves with each life that added
-        no output, and doubles with each that did, down to a part of the shortest one: its tasks took longer than
-        estimated. Infinite: not known."""
+        """The seconds that this process may last: the median of those before it. It halves with each life that added
+        no output, whose tasks took longer than estimated, and doubles with each that did. It is at least a part of the
+        shortest life. Infinite: not known."""
         lasted = self._losses.lives()
         if not lasted:
             return inf

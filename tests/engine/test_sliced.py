@@ -105,13 +105,19 @@ def readers(backend: LocalBackend, most: int) -> list[TaskSpec]:
     return [a_spec(GROUP, part, slicing, ResolvedInput("x", (made.key,), part)) for part in range(3)]
 
 
-def test_a_task_goes_on_after_the_slices_that_an_earlier_process_has_saved(place: Place) -> None:
-    backend = place.new()
-    first, *_ = readers(backend, 4)
-    place.left = 2
-    [failed] = run(backend, first)
-    assert isinstance(failed, TaskFailed) and place.computed[1:] == [Slice(0, 4), Slice(2, 4)]
+def interrupted(place: Place, most: int, left: int) -> None:
+    """Run the first reader in a process that ends after this number of its slices."""
+    first, *_ = readers(place.new(), most)
+    place.left = left
+    assert place.backend is not None
+    [failed] = run(place.backend, first)
     place.left = 100
+    assert isinstance(failed, TaskFailed)
+
+
+def test_a_task_goes_on_after_the_slices_that_an_earlier_process_has_saved(place: Place) -> None:
+    interrupted(place, 4, 2)
+    assert place.computed[1:] == [Slice(0, 4), Slice(2, 4)]
     backend = place.new()
     specs = readers(backend, 8)
     facts = [event.committed for event in run(backend, *specs) if isinstance(event, TaskSucceeded)]
@@ -125,11 +131,7 @@ def test_a_task_goes_on_after_the_slices_that_an_earlier_process_has_saved(place
 
 def test_what_was_cut_finer_stays_so(place: Place) -> None:
     """A life that seems longer would else begin with more than it can end."""
-    backend = place.new()
-    first, *_ = readers(backend, 4)
-    place.left = 1
-    run(backend, first)
-    place.left = 100
+    interrupted(place, 4, 1)
     backend = place.new()
     first, second, _ = readers(backend, 1)
     run(backend, first, second)
@@ -137,11 +139,7 @@ def test_what_was_cut_finer_stays_so(place: Place) -> None:
 
 
 def test_a_slice_that_cannot_be_read_is_computed_again(place: Place) -> None:
-    backend = place.new()
-    first, *_ = readers(backend, 2)
-    place.left = 1
-    run(backend, first)
-    place.left = 100
+    interrupted(place, 2, 1)
     backend = place.new()
     first, *_ = readers(backend, 2)
     for file in (place.folder / "kept").glob("*"):

@@ -40,9 +40,9 @@ _AT_A_TIME = 2
 _QUICK_SECONDS, _QUICK_MEMORY = 0.25, 64 << 20
 """The limits of the quick lane. A text that needs more is bound again in the other lane, where it waits for its turn:
 so a short text never waits for one that takes all of its time. Texts that needed more before go there at once.
-Other texts of a tenant that sent such a text have a quick lane of their own, and processes of a lower priority. So have
-the texts of tenants of which nothing is known yet, but for the priority: ten that came at once with texts that bind for
-long held both turns against the short texts of others for 1 to 3 s."""
+Other texts of a tenant that sent such a text use a second quick lane, and processes of a lower priority. The texts of
+tenants of which nothing is known yet use a third one: ten tenants that came at once with texts that bind for long held
+both turns against the short texts of others for 1 to 3 s."""
 _CROWDED = 8  # times as long by the clock, where others use the processor
 _PART, _LEAST = 8, 128 << 20
 """The part of the session's memory that a text of the other lane may take, and the bytes that it may always take."""
