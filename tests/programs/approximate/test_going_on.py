@@ -118,7 +118,8 @@ def test_an_answer_that_was_stopped_goes_on_elsewhere(sales: Path, undisturbed: 
             finishing.join(0.01)
         with pytest.raises(ConfigError, match="ask for it again"):
             answer.jobs[-1].suspend(tmp_path / "suspended")
-        assert not (tmp_path / "suspended").exists() and answer.jobs[-1].state in ("QUEUED", "STARTING", "RUNNING")
+        assert not (tmp_path / "suspended").exists()
+        assert answer.jobs[-1].state not in ("SUCCEEDED", "FAILED", "CANCELLED")
         answer.stop()
         hold.set()
         finishing.join(60)
