@@ -60,6 +60,32 @@ def register(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -
         connection.register(name, _readable(rows))
 
 
+class Input:
+    """Rows that a connection knows under one name, and that are others each time: a statement over them is planned
+    once. Not thread-safe. schema: of all rows."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, name: str, schema: pa.Schema) -> None:
+        self.name = name
+        self._schema = schema
+        self._rows: pa.Table | None = None
+        with _without_pandas():
+            connection.register(name, self)
+
+    @contextmanager
+    def having(self, rows: pa.Table) -> Iterator[None]:
+        """Within the block the rows are these."""
+        self._rows = _readable(rows)
+        try:
+            yield
+        finally:
+            self._rows = None
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The rows, for DuckDB."""
+        rows = self._schema.empty_table() if self._rows is None else self._rows
+        return rows.__arrow_c_stream__(requested_schema)
+
+
 def scan(name: str, schema: pa.Schema, types: Mapping[str, str] = NO_TYPES) -> str | None:
     """A query over rows that were registered under a name, None where the name itself will do.
 

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field, replace
 from functools import cached_property, lru_cache
 from hashlib import blake2b
-from itertools import accumulate
+from itertools import accumulate, chain
 from sys import intern
 from typing import TYPE_CHECKING, cast
 
@@ -295,12 +295,21 @@ class ParquetSource:
 
     def extremes(self, names: Sequence[str]) -> Mapping[str, tuple[object, object]]:
         """From the footers, where every row group says; a footer's text may be cut short, so no texts."""
-        if self.casts:
-            return {}
-        footers = [_footer(file) for file in self.files]
+        found = self._extremes(names) if len(self.files) <= MOST_FOOTERS else self._all_extremes
+        return {name: found[name] for name in names if name in found}
+
+    @cached_property
+    def _all_extremes(self) -> Mapping[str, tuple[object, object]]:
+        """Those of all columns: of many files, reading the footers takes most of the time."""
+        return self._extremes(None)
+
+    def _extremes(self, names: Sequence[str] | None) -> Mapping[str, tuple[object, object]]:
+        """names: of columns; None: all."""
+        footers = [] if self.casts else [_footer(file) for file in self.files]
         groups = [group for footer in footers if footer is not None for group in _groups(footer.metadata)]
         if None in footers:
             return {}
+        names = list(dict.fromkeys(chain.from_iterable(groups))) if names is None else names
         found = {name: _extremes([group[name] for group in groups if name in group], len(groups)) for name in names}
         return {name: pair for name, pair in found.items() if pair is not None}
 

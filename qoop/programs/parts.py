@@ -48,6 +48,10 @@ class Parts:
             return None  # it is computed again
         return Part(rows, tuple((name, type_) for name, type_ in columns))
 
+    def has(self, digest: str) -> bool:
+        """True if there is a part of a digest; it may be damaged."""
+        return digest in self._parts if self._folder is None else (self._folder / f"{digest}{_ENDING}").exists()
+
     def put(self, digest: str, part: Part) -> Part:
         """Keep a part; returns it. Raises DiskFull."""
         if self._folder is None:

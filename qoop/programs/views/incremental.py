@@ -23,10 +23,11 @@ from qoop.programs.parts import Part, Parts
 from qoop.programs.views.below.choice import Chosen, choices
 from qoop.programs.views.below.cut import HEAD
 from qoop.programs.views.below.groups import groups_table
+from qoop.programs.views.below.joining import Pair, needed
 from qoop.programs.views.delta import Delta, deltas_of
 from qoop.programs.views.merging import Merging
 from qoop.programs.views.sampling import LeafSample, estimated, interim_of, why_never
-from qoop.programs.views.tree import Leaf, Tree, digest_of, nodes
+from qoop.programs.views.tree import Leaf, Nodes, Tree, digest_of, nodes
 
 if TYPE_CHECKING:
     from qoop.catalog.table import Columns, Table
@@ -38,6 +39,9 @@ NO_SUMS = "it has no aggregates"
 
 _LITTLE = 64
 """A part of the rows of a table, as one in this number: as many rows may be read again for a node of eight leaves."""
+
+_LACKING = 8
+"""The same for leaves below nodes that have no groups below joins until a dimension changes."""
 
 _MANY = 10_000
 """Groups that are not merged again at each refresh."""
@@ -159,18 +163,18 @@ class Incremental:
 
     def _apart(self, turn: Turn) -> tuple[list[Part], Mapping[str, Leaf]]:
         """The exact parts that are there, and by digest the leaves that have none."""
-        heads, children, leaves = self._digests(turn, self._sums)
-        turn.kept |= {*children, *leaves}
-        exact, left, below = list[Part](), dict[str, Leaf](), list(heads)
+        tree = self._digests(turn, self._sums)
+        turn.kept |= tree.all()
+        exact, left, below = list[Part](), dict[str, Leaf](), list(tree.heads)
         while below:
             digest = below.pop()
             known = turn.parts.get(digest)
             if known is not None:
                 exact.append(known)
-            elif digest in children:
-                below += children[digest]
+            elif digest in tree.children:
+                below += tree.children[digest]
             else:
-                left[digest] = leaves[digest]
+                left[digest] = tree.leaves[digest]
         return exact, left
 
     def _sample(self, turn: Turn, leaf: Leaf, one_in: int) -> LeafSample | None:
@@ -190,22 +194,18 @@ class Incremental:
     def mark(self, turn: Turn) -> None:
         """Keep the parts that a later refresh needs, of a query whose rows are there."""
         for query in (self._sums, *(() if isinstance(self.below, str) else (self.below.groups,))):
-            _, children, leaves = self._digests(turn, query)
-            turn.kept |= {*children, *leaves}
+            turn.kept |= self._digests(turn, query).all()
         for one in self.exact:
             if isinstance(one.inner, Incremental):
                 one.inner.mark(turn)
 
-    def _digests(
-        self, turn: Turn, query: PartQuery
-    ) -> tuple[tuple[str, ...], Mapping[str, tuple[str, ...]], Mapping[str, Leaf]]:
-        """The digests of the open nodes, those below each node, and the files of each leaf."""
+    def _digests(self, turn: Turn, query: PartQuery) -> Nodes:
+        """The tree of a query."""
         fact = self.delta.fact
         tree, types = turn.tree(fact), repr(turn.tables[fact].columns)  # the first file decides the types of all
         text = [query.sql, turn.form, types, *turn.versions(query.others)]
 
-        text_before, known = self._digested.get(query.sql, ([], {}))
-        known = known if text == text_before else {}
+        known = self._digested[query.sql][1] if text == self._text_of(query) else {}
 
         def digest(leaf: Leaf) -> str:
             found = known.get(id(leaf))
@@ -219,7 +219,11 @@ class Incremental:
             text,
             {id(leaf): (leaf, one) for leaf, one in zip(tree.leaves, digests, strict=True)},
         )
-        return *nodes(digests), dict(zip(digests, tree.leaves, strict=True))
+        return Nodes(*nodes(digests), dict(zip(digests, tree.leaves, strict=True)))
+
+    def _text_of(self, query: PartQuery) -> list[str]:
+        """The text in the digests of a query, of the last refresh; empty: there was none."""
+        return self._digested.get(query.sql, ([], {}))[0]
 
     def _carry(self, parts: Parts, types: Columns, digest: str, before: Sequence[str]) -> None:
         """Make the part of a leaf whose files were only written again from the parts of before, if these are there."""
@@ -228,14 +232,13 @@ class Incremental:
             parts.put(digest, Part(self._merged(found, types), found[0].columns))
 
     def _heads(self, turn: Turn) -> list[Part]:
-        heads, children, leaves = self._digests(turn, self._sums)
-        turn.kept |= {*children, *leaves}
-        known = {head: turn.parts.get(head) for head in heads}
-        missing = [head for head, part in known.items() if part is None]
+        text_before = self._text_of(self._sums)
+        tree = self._digests(turn, self._sums)
+        turn.kept |= tree.all()
         if isinstance(self.below, Below):
-            known |= self._joined(turn, heads, missing)
-        parts = [known[head] or self._part(turn, self._sums, head, children, leaves) for head in heads]
-        return self._older_as_one(turn, [head for head in heads if head in children], parts)
+            self._join(turn, tree, text_before not in ([], self._text_of(self._sums)))
+        parts = [self._part(turn, self._sums, head, tree) for head in tree.heads]
+        return self._older_as_one(turn, [head for head in tree.heads if head in tree.children], parts)
 
     def _older_as_one(self, turn: Turn, open_nodes: Sequence[str], parts: Sequence[Part]) -> list[Part]:
         """The parts of open nodes, of which those of many groups that stand for several leaves are merged: this stays
@@ -250,53 +253,53 @@ class Incremental:
             known = turn.parts.put(digest, Part(self._merged(older, self._merging.types), older[0].columns))
         return [known, *newer]
 
-    def _joined(self, turn: Turn, heads: Sequence[str], missing: Sequence[str]) -> Mapping[str, Part]:
-        """Open nodes by joins of the groups below; none if these fail where the query does not, since they are of rows
-        that its joins drop.
-
-        None, too, if all that is missing is the leaf of a few new rows: one query computes its sums, and its groups
-        come with those of others, when a node stands for them or a dimension has changed."""
+    def _join(self, turn: Turn, sums: Nodes, others_changed: bool) -> None:
+        """Make the sums that joins of groups give; none if these fail where the query does not, since they are of rows
+        that its joins drop. others_changed: since the last refresh dimensions have changed, so all sums are missing:
+        then the groups of all open nodes are computed, which serves the next change as well."""
         assert isinstance(self.below, Below)
-        groups = self.below.groups
-        below, children, leaves = self._digests(turn, groups)
-        turn.kept |= {*children, *leaves}
-        places = dict(zip(heads, below, strict=True))
-        few = [leaves[places[head]] for head in missing if places[head] in leaves]
-        if len(missing) == len(few) == 1 and turn.is_little(self.delta.fact, few):
-            return {}
+        query = self.below.groups
+        groups = self._digests(turn, query)
+        turn.kept |= groups.all()
+        missing = [pair for pair in zip(sums.heads, groups.heads, strict=True) if not turn.parts.has(pair[0])]
         try:
-            parts = [self._part(turn, groups, places[head], children, leaves) for head in missing]
+            pairs = missing if others_changed else self._to_join(turn, missing, sums, groups)
+            parts = [self._part(turn, query, group, groups) for _, group in pairs]
         except ExecutionError as error:
             if type(error) is not ExecutionError:
                 raise
             self.below = self.cuts = f"groups below its joins fail: {str(error).splitlines()[0]}"
-            return {}
+            return
         found = turn.joined(self.below, parts, self._merging.types) if parts else []
-        return {
-            head: turn.parts.put(head, part)
-            for head, part in zip(missing, found, strict=True)
-            if len(part.rows) or not _may_have_total(self._sums.sql)
-        }
+        for (one, _), part in zip(pairs, found, strict=True):
+            if len(part.rows) or not _may_have_total(self._sums.sql):
+                turn.parts.put(one, part)
 
-    def _part(
-        self,
-        turn: Turn,
-        query: PartQuery,
-        digest: str,
-        children: Mapping[str, tuple[str, ...]],
-        leaves: Mapping[str, Leaf],
-    ) -> Part:
-        """A leaf or a node. children, leaves: see `_digests`."""
+    def _to_join(self, turn: Turn, missing: Sequence[Pair], sums: Nodes, groups: Nodes) -> Sequence[Pair]:
+        """The groups to join after changes of files. One query computes the sums of a few leaves without groups; these
+        come when a dimension has changed."""
+        pairs = list[Pair]()
+        for head in missing:
+            found = needed(head, sums, groups, turn.parts.has)
+            pairs += found.joined
+            one_in = _LITTLE if head[0] in sums.leaves else _LACKING
+            if not turn.is_little(self.delta.fact, [sums.leaves[one] for one, _ in found.lacking], one_in):
+                pairs += [pair for pair in found.lacking if not turn.parts.has(pair[0])]
+        return pairs
+
+    def _part(self, turn: Turn, query: PartQuery, digest: str, tree: Nodes) -> Part:
+        """A leaf or a node of the tree of a query."""
         known = turn.parts.get(digest)
         if known is not None:
             return known
-        if digest not in children:
+        leaves = tree.leaves
+        if digest not in tree.children:
             return turn.parts.put(digest, turn.leaf(self.delta.fact, query, leaves[digest]))
-        below = children[digest]
+        below = tree.children[digest]
         together = [one for one in below if one in leaves and turn.parts.get(one) is None]
-        if len(together) == 1 or not turn.is_little(self.delta.fact, [leaves[one] for one in together]):
+        if len(together) == 1 or not turn.is_little(self.delta.fact, [leaves[one] for one in together], _LITTLE):
             together = []
-        parts = [self._part(turn, query, one, children, leaves) for one in below if one not in together]
+        parts = [self._part(turn, query, one, tree) for one in below if one not in together]
         if together:
             files = tuple(chain.from_iterable(leaves[one] for one in together))
             parts.append(turn.leaf(self.delta.fact, query, files))
@@ -443,13 +446,14 @@ class Turn:
             self.trees[fact] = tree.following(files, sizes.__getitem__)
         return self.trees[fact]
 
-    def is_little(self, fact: str, leaves: Iterable[Leaf]) -> bool:
-        """True for few of the rows of a table, which may be read again. False where compactions merge their parts."""
+    def is_little(self, fact: str, leaves: Iterable[Leaf], one_in: int) -> bool:
+        """True for at most this part of the rows of a table, which may be read again. False where compactions merge
+        their parts."""
         source, sizes = self.tables[fact].source, self._sizes[fact]
         assert has_files(source)
         return (
             not source.compactable
-            and sum(sizes[path] for leaf in leaves for path, _ in leaf) * _LITTLE <= self.tables[fact].rows
+            and sum(sizes[path] for leaf in leaves for path, _ in leaf) * one_in <= self.tables[fact].rows
         )
 
     def versions(self, names: Iterable[str]) -> list[str]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -19,14 +18,25 @@ if TYPE_CHECKING:
     from qoop.programs.approximate.growth import Growth, Term
 
 
+_EXACT = "qoop_exact"
+
+_FEW = 10_000
+"""Rows that are copied into one batch: DuckDB takes a tenth of a millisecond for each batch."""
+
+
 class Merging:
-    """Merges the partial groups of one view. types: names and types of their columns. Not thread-safe."""
+    """Merges the partial groups of one view. types: names and types of their columns. Not thread-safe.
+
+    A refresh takes longer to plan a statement over some hundred groups than to carry it out, so statements are
+    prepared."""
 
     def __init__(self, growth: Growth, types: Columns, settings: Settings) -> None:
         self._growth = growth
         self.types = types
         self._connection = opened(settings, threads=1)
         self._connection.execute("SET arrow_lossless_conversion = true")
+        self._inputs: dict[pa.Schema, arrow_input.Input] = {}
+        self._prepared: dict[str, str] = {}  # names of statements by text
 
     def close(self) -> None:
         """Release the memory."""
@@ -34,16 +44,14 @@ class Merging:
 
     def merged(self, parts: Sequence[pa.Table], types: Columns | None = None) -> pa.Table:
         """The groups of several parts as one. types: of groups by other keys, with the same sums."""
-        with self._totals(parts, types or self.types) as totals:
-            return arrow_output.table(self._connection, totals)
+        return self._over(parts, types or self.types, str)
 
     def final(self, parts: Sequence[pa.Table], exact: Mapping[str, tuple[pa.Table, Columns]]) -> pa.Table:
         """The rows of the view. exact: tables that the query around the sums reads, with their columns."""
         for name, (rows, columns) in exact.items():
             self._create(name, rows, columns)
         try:
-            with self._totals(parts, self.types) as totals:
-                return arrow_output.table(self._connection, self._final_sql(totals))
+            return self._over(parts, self.types, self._final_sql)
         finally:
             self._drop(exact)
 
@@ -51,8 +59,8 @@ class Merging:
         """The columns of the view. Raises duckdb.Error where the query around the sums needs more than these."""
         for name, columns in exact.items():
             self._create(name, None, columns)
-        with self._totals([], self.types) as totals:
-            found = self._connection.execute(f"DESCRIBE {self._final_sql(totals)}").fetchall()
+        totals = self._totals(no_rows(self.types), self.types)
+        found = self._connection.execute(f"DESCRIBE {self._final_sql(totals)}").fetchall()
         self._drop(exact)
         return tuple((str(row[0]), str(row[1])) for row in found)
 
@@ -60,37 +68,47 @@ class Merging:
         for name in names:
             self._connection.execute(f"DROP TABLE {quoted(name)}")
 
-    @contextmanager
-    def _totals(self, parts: Sequence[pa.Table], types: Columns) -> Iterator[str]:
-        """The query that merges the parts."""
+    def _over(self, parts: Sequence[pa.Table], types: Columns, finished: Callable[[str], str]) -> pa.Table:
+        """The rows of a query over merged parts. finished: the query by that which merges them."""
+        if not parts:
+            return arrow_output.table(self._connection, finished(self._totals(no_rows(types), types)))
+        rows = pa.concat_tables([part.rename_columns([name for name, _ in types]) for part in parts])
+        rows = rows.combine_chunks() if rows.num_rows <= _FEW else rows
+        source = self._inputs.get(rows.schema)
+        if source is None:
+            source = arrow_input.Input(self._connection, f"qoop_rows{len(self._inputs)}", rows.schema)
+            self._inputs[rows.schema] = source
+        with source.having(rows):
+            return self._answer(finished(self._totals(_typed(source.name, types), types)))
+
+    def _answer(self, sql: str) -> pa.Table:
+        """The rows of a query that is planned once."""
+        if sql not in self._prepared:
+            name = f"qoop_statement{len(self._prepared)}"
+            self._connection.execute(f"PREPARE {name} AS {sql}")
+            self._prepared[sql] = name
+        return arrow_output.table(self._connection, f"EXECUTE {self._prepared[sql]}")
+
+    def _totals(self, typed: str, types: Columns) -> str:
+        """The query that merges the rows of a query."""
         keys = [name for name, _ in types if name.startswith("k")]
         sums = [f"{self._merged(name)}::{type_} AS {name}" for name, type_ in types if name not in keys]
         grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
-        names = [column for column, _ in types]
-        rows = pa.concat_tables([part.rename_columns(names) for part in parts]) if parts else None
-        with self._typed(rows, types) as typed:
-            yield f"SELECT {', '.join([*keys, *sums])} FROM ({typed}){grouped}"
-
-    @contextmanager
-    def _typed(self, rows: pa.Table | None, columns: Columns) -> Iterator[str]:
-        """A query for rows with exactly these names and types. None: no rows."""
-        if rows is None:
-            yield no_rows(columns)
-            return
-        arrow_input.register(self._connection, "qoop_rows", rows.rename_columns([name for name, _ in columns]))
-        try:
-            items = ", ".join(f"{quoted(column)}::{type_} AS {quoted(column)}" for column, type_ in columns)
-            yield f"SELECT {items} FROM qoop_rows"
-        finally:
-            self._connection.unregister("qoop_rows")
+        return f"SELECT {', '.join([*keys, *sums])} FROM ({typed}){grouped}"
 
     def _merged(self, name: str) -> str:
         return self._growth.measures[int(name[1:])].merged(name)
 
     def _create(self, name: str, rows: pa.Table | None, columns: Columns) -> None:
         """Make a table. rows: None: there are none."""
-        with self._typed(rows, columns) as typed:
-            self._connection.execute(f"CREATE OR REPLACE TABLE {quoted(name)} AS {typed}")
+        if rows is None:
+            self._connection.execute(f"CREATE OR REPLACE TABLE {quoted(name)} AS {no_rows(columns)}")
+            return
+        arrow_input.register(self._connection, _EXACT, rows.rename_columns([column for column, _ in columns]))
+        try:
+            self._connection.execute(f"CREATE OR REPLACE TABLE {quoted(name)} AS {_typed(_EXACT, columns)}")
+        finally:
+            self._connection.unregister(_EXACT)
 
     def _final_sql(self, totals: str) -> str:
         """The query that makes the rows of the view from a query of the totals."""
@@ -112,6 +130,12 @@ class Merging:
         ]
         inner = f"SELECT {', '.join(['*', *finished])} FROM ({totals})"
         return f"SELECT {', '.join(items)} FROM ({inner}) {growth.tail}"
+
+
+def _typed(name: str, columns: Columns) -> str:
+    """A query for rows with exactly these names and types. name: of rows with these names."""
+    items = ", ".join(f"{quoted(column)}::{type_} AS {quoted(column)}" for column, type_ in columns)
+    return f"SELECT {items} FROM {name}"
 
 
 def _finished(term: Term) -> str:

@@ -107,6 +107,19 @@ def _present(leaf: Leaf, files: Mapping[str, str], changed: Set[str]) -> Leaf:
     return tuple([(path, files[path]) for path, _ in leaf if path in files])
 
 
+@value
+class Nodes:
+    """A tree by digests. heads: the open nodes. children: by node those below it. leaves: the files of each leaf."""
+
+    heads: tuple[str, ...]
+    children: Mapping[str, tuple[str, ...]]
+    leaves: Mapping[str, Leaf]
+
+    def all(self) -> set[str]:
+        """The digests of leaves and nodes."""
+        return {*self.children, *self.leaves}
+
+
 def nodes(leaves: Sequence[str]) -> tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]:
     """The digests of the open nodes, and by the digest of each node those of its children. leaves: the digests of the
     leaves of a tree; an empty one has no part in a node.

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 import qoop
+from qoop.catalog.table import Columns
+from qoop.programs.views.merging import Merging
 from qoop.programs.views.views import ViewStatus
 
 JOINED = {
@@ -205,4 +208,48 @@ def test_small_new_files_are_read_again_once_for_their_groups_below_the_joins(
         read.append(status(session).rows_read)
         found = rounded(session.sql("FROM v").fetchall())
         assert found and found == world.expected(JOINED["all_sums"])
-    assert read == [5] * 6 + [7 * 5, 5, 5] + [2 * 5 + 13, 13]  # eight leaves make a node; the dimension has 13 rows
+    assert read == [5] * 9 + [9 * 5 + 13, 13]  # the dimension has 13 rows
+
+
+def test_a_replaced_file_merges_sums_and_leaves_the_groups_below_the_joins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 500 groups and two sums a leaf, the sums alone are merged on the way up; later the leaf is read once more."""
+    merged = list[int]()
+    of = Merging.merged
+
+    def counted(merging: Merging, parts: Sequence[pa.Table], *types: Columns) -> pa.Table:
+        merged.append(sum(map(len, parts)))
+        return of(merging, parts, *types)
+
+    def put(number: int, factor: int) -> None:
+        duckdb.sql(f"SELECT i AS k, i * {factor} AS v FROM range(500) t(i)").write_parquet(str(tmp_path / "draft"))
+        os.replace(tmp_path / "draft", tmp_path / "sales" / f"{number:02}.parquet")
+
+    def dimension(name: str) -> None:
+        query = f"SELECT i AS k, '{name}' || i % 2 AS name FROM range(500) t(i)"
+        duckdb.sql(query).write_parquet(str(tmp_path / "draft"))
+        os.replace(tmp_path / "draft", tmp_path / "dim.parquet")
+
+    monkeypatch.setattr("qoop.programs.views.tree.LEAST_LEAF", 500)  # each file is a leaf
+    (tmp_path / "sales").mkdir()
+    for number in range(64):
+        put(number, number)
+    dimension("a")
+    query = "SELECT name, sum(v)::BIGINT AS s FROM sales JOIN dim USING (k) GROUP BY name"
+    with qoop.connect(slots=1, memory="500MB") as session, duckdb.connect() as connection:
+        session.register("sales", tmp_path / "sales")
+        session.register("dim", tmp_path / "dim.parquet")
+        connection.execute(f"CREATE VIEW sales AS FROM '{tmp_path}/sales/*.parquet'")
+        connection.execute(f"CREATE VIEW dim AS FROM '{tmp_path}/dim.parquet'")
+        session.sql(f"CREATE MATERIALIZED VIEW v WITH (refresh_mode = 'incremental') AS {query}")
+        monkeypatch.setattr(Merging, "merged", counted)
+        for number, name, read in ((3, "a", 500), (3, "a", 500), (9, "a", 500), (63, "b", 3 * 500 + 500)):
+            merged.clear()
+            put(number, 1000 + read)
+            if name == "b":
+                dimension(name)
+            session.sql("REFRESH MATERIALIZED VIEW v")
+            assert status(session).rows_read == read and (sum(merged) <= 2 * 8 * 2) == (name == "a"), (number, merged)
+            found = Counter(session.sql("FROM v").fetchall())
+            assert found and found == Counter(connection.execute(query).fetchall())

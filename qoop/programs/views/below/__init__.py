@@ -2,7 +2,8 @@
 
 ::
 
-    cut.py     a query of sums as groups below its joins, and the joins of these groups; pure
-    choice.py  which joins are above the groups, by the number of groups
-    groups.py  the table of groups
+    cut.py      a query of sums as groups below its joins, and the joins of these groups; pure
+    choice.py   which joins are above the groups, by the number of groups
+    groups.py   the table of groups
+    joining.py  which groups are joined after a file was replaced; pure
 """
