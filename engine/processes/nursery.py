@@ -140,6 +140,7 @@ def main(control: socket.socket) -> None:
 def _serve(connection: socket.socket, nursery: int) -> NoReturn:
     """Be a child: run calls until the parent or the nursery is gone."""
     end_with_parent(nursery)
+    os.setpgid(0, 0)  # its threads go behind others as a group
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
     serve(connection)
