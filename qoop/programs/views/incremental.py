@@ -489,6 +489,6 @@ class Turn:
             for place, part in enumerate(parts)
         )
         others = {name: self.tables[name] for name in below.chosen.joined}
-        found = self.planning.joined(below.joined_sql, groups_table(groups, rows), others)
+        found = self.planning.joined(below.joined_sql, groups, rows, others)
         heads, sums = found.column(0), found.drop_columns([found.column_names[0]])
         return [Part(sums.filter(pc.equal(heads, place)), types) for place in range(len(parts))]

@@ -11,6 +11,7 @@ from qoop.catalog import arrow_input, arrow_output
 from qoop.catalog.lexer import quoted
 from qoop.catalog.sources.files import no_rows
 from qoop.programs.approximate.core import CORE
+from qoop.programs.prepared import Prepared, typed
 from qoop.query.statements.settings import Settings, opened
 
 if TYPE_CHECKING:
@@ -20,23 +21,16 @@ if TYPE_CHECKING:
 
 _EXACT = "qoop_exact"
 
-_FEW = 10_000
-"""Rows that are copied into one batch: DuckDB takes a tenth of a millisecond for each batch."""
-
 
 class Merging:
-    """Merges the partial groups of one view. types: names and types of their columns. Not thread-safe.
-
-    A refresh takes longer to plan a statement over some hundred groups than to carry it out, so statements are
-    prepared."""
+    """Merges the partial groups of one view. types: names and types of their columns. Not thread-safe."""
 
     def __init__(self, growth: Growth, types: Columns, settings: Settings) -> None:
         self._growth = growth
         self.types = types
         self._connection = opened(settings, threads=1)
         self._connection.execute("SET arrow_lossless_conversion = true")
-        self._inputs: dict[pa.Schema, arrow_input.Input] = {}
-        self._prepared: dict[str, str] = {}  # names of statements by text
+        self._prepared = Prepared(self._connection)
 
     def close(self) -> None:
         """Release the memory."""
@@ -73,21 +67,7 @@ class Merging:
         if not parts:
             return arrow_output.table(self._connection, finished(self._totals(no_rows(types), types)))
         rows = pa.concat_tables([part.rename_columns([name for name, _ in types]) for part in parts])
-        rows = rows.combine_chunks() if rows.num_rows <= _FEW else rows
-        source = self._inputs.get(rows.schema)
-        if source is None:
-            source = arrow_input.Input(self._connection, f"qoop_rows{len(self._inputs)}", rows.schema)
-            self._inputs[rows.schema] = source
-        with source.having(rows):
-            return self._answer(finished(self._totals(_typed(source.name, types), types)))
-
-    def _answer(self, sql: str) -> pa.Table:
-        """The rows of a query that is planned once."""
-        if sql not in self._prepared:
-            name = f"qoop_statement{len(self._prepared)}"
-            self._connection.execute(f"PREPARE {name} AS {sql}")
-            self._prepared[sql] = name
-        return arrow_output.table(self._connection, f"EXECUTE {self._prepared[sql]}")
+        return self._prepared.answer(rows, types, lambda typed_rows: finished(self._totals(typed_rows, types)))
 
     def _totals(self, typed: str, types: Columns) -> str:
         """The query that merges the rows of a query."""
@@ -106,7 +86,7 @@ class Merging:
             return
         arrow_input.register(self._connection, _EXACT, rows.rename_columns([column for column, _ in columns]))
         try:
-            self._connection.execute(f"CREATE OR REPLACE TABLE {quoted(name)} AS {_typed(_EXACT, columns)}")
+            self._connection.execute(f"CREATE OR REPLACE TABLE {quoted(name)} AS {typed(_EXACT, columns)}")
         finally:
             self._connection.unregister(_EXACT)
 
@@ -130,12 +110,6 @@ class Merging:
         ]
         inner = f"SELECT {', '.join(['*', *finished])} FROM ({totals})"
         return f"SELECT {', '.join(items)} FROM ({inner}) {growth.tail}"
-
-
-def _typed(name: str, columns: Columns) -> str:
-    """A query for rows with exactly these names and types. name: of rows with these names."""
-    items = ", ".join(f"{quoted(column)}::{type_} AS {quoted(column)}" for column, type_ in columns)
-    return f"SELECT {items} FROM {name}"
 
 
 def _finished(term: Term) -> str:

@@ -106,13 +106,14 @@ class ViewPlanning:
         """Have this table as `PIECES` from now on."""
         self._tables.adopt(pieces)
 
-    def joined(self, text: str, groups: Table, others: Mapping[str, Table]) -> pa.Table:
-        """The rows of a query over rows in memory and other tables, by name."""
-        found = self.small_leaves.joined(text, groups, others)
+    def joined(self, text: str, types: Columns, rows: pa.Table, others: Mapping[str, Table]) -> pa.Table:
+        """The rows of a query over groups and other tables, by name. types, rows: see `groups_table`."""
+        groups = groups_table(types, rows)
+        found = self.small_leaves.joined(text, groups, rows, others)
         if found is None:
             self._tables.adopt(groups)
             found = self.part(text).rows
-            self._tables.adopt(groups_table(groups.columns[1:], None))  # the memory is free
+            self._tables.adopt(groups_table(types, None))  # the memory is free
         return found
 
     def close(self) -> None:

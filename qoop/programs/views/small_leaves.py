@@ -16,6 +16,7 @@ from sqlglot import exp, parse_one
 from qoop.catalog import arrow_input, arrow_output
 from qoop.catalog.errors import CatalogError
 from qoop.catalog.lexer import quoted
+from qoop.programs.prepared import Prepared
 from qoop.programs.views.query_limit import QueryLimit
 from qoop.query.statements.settings import Settings, opened
 
@@ -35,6 +36,7 @@ class SmallLeaves:
     def __init__(self, settings: Settings) -> None:
         self._connection = opened(settings, files=True, threads=1, memory_limit=_MEMORY)
         self._connection.execute("SET arrow_lossless_conversion = true")
+        self._prepared = Prepared(self._connection)
         self._copies: dict[str, tuple[str, frozenset[str]]] = {}  # version and columns, by name of table
 
     def close(self) -> None:
@@ -53,26 +55,27 @@ class SmallLeaves:
             return None
         return found
 
-    def joined(self, sql: str, groups: Table, others: Mapping[str, Table]) -> pa.Table | None:
-        """The same for a query over rows in memory. Their columns have exactly the types of the table."""
+    def joined(self, sql: str, groups: Table, rows: pa.Table, others: Mapping[str, Table]) -> pa.Table | None:
+        """The same for a query over a table of these rows in memory."""
         if _is_much([groups, *others.values()]):
             return None
         try:
-            items = ", ".join(f"{quoted(name)}::{type_} AS {quoted(name)}" for name, type_ in groups.columns)
-            rows = f"SELECT {items} FROM ({self._scan(groups, [name for name, _ in groups.columns])})"
-            return self._joined(sql, groups, rows, others)
+            self._copy_all(sql, others)
+            with _LIMIT.over(self._connection):
+                return self._prepared.answer(rows, groups.columns, lambda typed: _with(sql, groups, typed))
         except (duckdb.Error, CatalogError):
             return None
-        finally:
-            self._connection.unregister(_rows_of(groups))
 
     def _joined(self, sql: str, table: Table, rows: str, others: Mapping[str, Table]) -> pa.Table:
         """The rows of a query over the rows of a table, which are those of a query, and over copies of other tables."""
+        self._copy_all(sql, others)
+        with _LIMIT.over(self._connection):
+            return arrow_output.table(self._connection, _with(sql, table, rows))
+
+    def _copy_all(self, sql: str, others: Mapping[str, Table]) -> None:
+        """Have what a query reads of other tables in this DuckDB."""
         for name, other in others.items():
             self._copy(name, other, _columns_read(sql, other))
-        with _LIMIT.over(self._connection):
-            text = f"WITH {quoted(table.name)} AS NOT MATERIALIZED ({rows}) FROM ({sql})"
-            return arrow_output.table(self._connection, text)
 
     def _copy(self, name: str, table: Table, columns: Collection[str]) -> None:
         """Have these columns of a table as one of this DuckDB."""
@@ -94,6 +97,11 @@ class SmallLeaves:
         rows = _rows_of(table)
         arrow_input.register(self._connection, rows, scan)
         return arrow_input.scan(rows, scan.schema) or f"FROM {quoted(rows)}"
+
+
+def _with(sql: str, table: Table, rows: str) -> str:
+    """A query over a table whose rows are those of a query."""
+    return f"WITH {quoted(table.name)} AS NOT MATERIALIZED ({rows}) FROM ({sql})"
 
 
 def _rows_of(table: Table) -> str:
