@@ -7,9 +7,10 @@
     t/_5f3c….parquet   some rows of the table, its pieces
 
 The highest number counts. Pieces and manifests never change: a version is written as further files, and its manifest
-appears last, so a kill leaves the old version or the new one. While a job reads a version, its process has a shared
-lock on the manifest. A writer locks the folder. It removes the manifests of earlier versions that have no lock, and the
-pieces that no version has. A piece of packed rows is written beforehand, without a lock, as a draft (``.packed-…``).
+appears last, once they are synced. So a kill or a power failure leaves the old version or the new one. While a job
+reads a version, its process has a shared lock on the manifest. A writer locks the folder. It removes the manifests of
+earlier versions that have no lock, and the pieces that no version has. A piece of packed rows is written beforehand,
+without a lock, as a draft (``.packed-…``).
 
 Names begin with an underscore, so that a folder is not read as one of plain Parquet files.
 """
@@ -34,7 +35,8 @@ from qoop.catalog.forks import forget_private, keep_private
 from qoop.catalog.sources.file_stamp import reading
 from qoop.catalog.sources.files import CREATED, is_present, manifests
 from qoop.catalog.sources.parquet import ParquetSource, open_written
-from qoop.catalog.stores.private import lock_now, make_folder, make_private, write_private
+from qoop.catalog.stores.private import lock_now, make_folder, make_private
+from qoop.catalog.stores.whole_file import sync_paths, write_synced
 from qoop.catalog.table import MOST_COMPACTIONS, Columns, Compaction
 from qoop.catalog.value import value
 
@@ -294,19 +296,23 @@ def _piece_name() -> str:
 
 
 def publish(folder: Path, manifest: Manifest | None) -> None:
-    """Make a version; None: drop the table. Raises OSError, SourceError."""
+    """Make a version that survives a power failure; None: drop the table. Raises OSError, SourceError."""
     found = manifests(folder)
     number = found[-1][0] + 1 if found else 1
-    if manifest is not None and is_present(found):
-        manifest = replace(manifest, retired=_retired(folder, manifest.pieces, number))
+    before = manifest_of(folder) if is_present(found) else None
+    if manifest is not None and before is not None:
+        manifest = replace(manifest, retired=_retired(folder, before, manifest.pieces, number))
     draft = folder / _DRAFT
-    write_private(draft, b"" if manifest is None else manifest.written())
+    if manifest is not None:
+        known = () if before is None else before.pieces
+        sync_paths(*(folder / piece for piece in manifest.pieces if piece not in known))
+    write_synced(draft, b"" if manifest is None else manifest.written())
     os.replace(draft, folder / f"_{number}.dropped" if manifest is None else _path(folder, number))
+    sync_paths(folder, *(() if found else (folder.parent,)))
 
 
-def _retired(folder: Path, pieces: Sequence[str], number: int) -> tuple[tuple[str, int], ...]:
+def _retired(folder: Path, before: Manifest, pieces: Sequence[str], number: int) -> tuple[tuple[str, int], ...]:
     """The pieces that the next version, of this number, does not have, and those before that are still there."""
-    before = manifest_of(folder)
     there = set(os.listdir(folder))
     still = (one for one in before.retired if one[0] in there)
     return (*still, *((piece, number) for piece in before.pieces if piece not in pieces))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -252,3 +253,34 @@ def test_an_error_that_is_not_of_its_files_is_no_full_disk(tmp_path: Path) -> No
     (tmp_path / "t").write_text("")
     with pytest.raises(DiskFull, match=rf"table t cannot be kept in {tmp_path}: "):
         write_table(tmp_path, "t", rows, lambda: None)
+
+
+def test_a_version_is_synced_before_its_manifest_appears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each new piece and the manifest before it has its name; then the folders with new names."""
+    steps: list[tuple[str, str]] = []
+    sync, move = os.fsync, os.replace
+
+    def synced(file: int) -> None:
+        steps.append(("sync", os.path.basename(os.readlink(f"/proc/self/fd/{file}"))))
+        sync(file)
+
+    def moved(draft: Path, path: Path) -> None:
+        steps.append(("move", os.path.basename(path)))
+        move(draft, path)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", moved)
+    with qoop.connect(slots=1, memory="500MB", tables=tmp_path / "tables") as session:
+        known = set[str]()
+        for number, statement in enumerate((MAKE, "INSERT INTO t (a) VALUES (99)", "DELETE FROM t WHERE a = 3"), 1):
+            steps.clear()
+            session.sql(statement)
+            pieces = set(created.manifest_of(tmp_path / "tables" / "t").pieces)
+            folders = [("sync", "t")] + [("sync", "tables")] * (number == 1)
+            before, after = steps[: -2 - len(folders)], steps[-2 - len(folders) :]
+            assert after == [("sync", created._DRAFT), ("move", f"_{number}.json"), *folders]
+            assert {name for _, name in before} == pieces - known and pieces - known
+            known |= pieces
+        steps.clear()
+        session.sql("DROP TABLE t")
+        assert steps == [("sync", created._DRAFT), ("move", "_4.dropped"), ("sync", "t")]
