@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from qoop.catalog.errors import SourceError
 from qoop.catalog.sources.file_stamp import Stamp, file_stamp, reading, stamp_of
@@ -33,10 +34,11 @@ _MANIFEST = re.compile(r"_(\d+)\.(json|dropped)")
 @value
 class Found:
     """The files meant by a path. stamps: by path. hidden: the names in a folder at that path that begin with a dot or
-    an underscore."""
+    an underscore. flat: the path is a folder without folders and links."""
 
     stamps: dict[str, Stamp]
     hidden: list[str]
+    flat: bool = False
 
     @property
     def paths(self) -> list[str]:
@@ -54,8 +56,8 @@ def find_files(path: str, suffixes: tuple[str, ...]) -> Found:
     found = Found({}, [])
     with reading(path):
         if os.path.isdir(path):
-            _add_files_below(path, suffixes, found.stamps, found.hidden)
-            return found
+            flat = _add_files_below(path, suffixes, found.stamps, found.hidden)
+            return replace(found, flat=flat)
         if os.path.exists(path):
             return Found({path: file_stamp(path)}, [])
         if not glob.has_magic(path):
@@ -68,14 +70,15 @@ def find_files(path: str, suffixes: tuple[str, ...]) -> Found:
     return found
 
 
-def _add_files_below(folder: str, suffixes: tuple[str, ...], found: dict[str, Stamp], hidden: list[str]) -> None:
-    """Relative to an open folder a stamp costs less, since its path is not looked up again."""
-    before = os.path.join(folder, "")
+def _add_files_below(folder: str, suffixes: tuple[str, ...], found: dict[str, Stamp], hidden: list[str]) -> bool:
+    """Relative to an open folder a stamp costs less, since its path is not looked up again. Returns `Found.flat`."""
+    before, flat = os.path.join(folder, ""), True
     opened = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         with os.scandir(opened) as entries:
             for entry in entries:
                 name = entry.name
+                flat = flat and entry.is_file(follow_symlinks=False)
                 if name[0] in "._":
                     hidden.append(name)
                 elif (name.endswith(suffixes) or name.lower().endswith(suffixes)) and entry.is_file():
@@ -87,6 +90,7 @@ def _add_files_below(folder: str, suffixes: tuple[str, ...], found: dict[str, St
                     _add_files_below(before + name, suffixes, found, [])
     finally:
         os.close(opened)
+    return flat
 
 
 def _matches(pattern: str) -> Iterator[str]:

@@ -169,7 +169,7 @@ class Watching:
             self._forget(place)
             raise
         seconds = self._clock() - begun
-        if _has_files_alone(place):
+        if found.flat:
             self._known[place] = _Known(folder, found, begun + seconds / _FULL)
         return found
 
@@ -215,10 +215,4 @@ def _with(known: _Known, place: str, endings: tuple[str, ...], names: Set[str]) 
         now[path] = stamp_of(status)
     young = {path for path in unsettled(now)[0] if os.path.basename(path) not in known.young}
     stamps |= {path: stamp for path, stamp in now.items() if path not in young}
-    return replace(known, files=Found(stamps, known.files.hidden), young=frozenset(map(os.path.basename, young)))
-
-
-def _has_files_alone(folder: str) -> bool:
-    """True for a folder without folders and links."""
-    with os.scandir(folder) as entries:
-        return all(entry.is_file(follow_symlinks=False) for entry in entries)
+    return replace(known, files=replace(known.files, stamps=stamps), young=frozenset(map(os.path.basename, young)))

@@ -112,6 +112,14 @@ def test_what_is_not_reported_is_found_by_the_next_comparison_of_all_files(world
     assert compared(catalog, watch)
 
 
+def test_a_comparison_of_all_files_lists_the_folder_once(world, monkeypatch):
+    catalog, watch, _ = world
+    NOW[0], listed, scandir = 2.0, [], os.scandir
+    monkeypatch.setattr(os, "scandir", lambda folder: listed.append(folder) or scandir(folder))
+    assert watch.found(catalog.table("t")) is not None and len(listed) == 1
+    assert watch._known
+
+
 @pytest.mark.parametrize("change", ["folder", "link", "elsewhere", "log"])
 def test_folders_links_and_other_folders_are_read_in_full(world, change):
     catalog, watch, folder = world
