@@ -190,11 +190,15 @@ def hive_columns(columns: Columns, paths: Sequence[str]) -> Columns:
     return tuple(column for column in columns if column[0].lower() in keys)
 
 
-def hive_options(partitions: Columns) -> str:
-    """Options of read_parquet, read_csv and read_json that fix which folders are columns and of what type."""
+def hive_options(partitions: Columns, path: str = "") -> str:
+    """Options of read_parquet, read_csv and read_json that fix which folders are columns and of what type.
+
+    path: of one of the files. A column that its files have as well may be written in other case than the folders.
+    """
     if not partitions:
         return "hive_partitioning = false"
-    types = ", ".join(f"{sql_string(name)}: {type_}" for name, type_ in partitions)
+    written = {key.lower(): key for key, _ in hive_keys(path)}
+    types = ", ".join(f"{sql_string(written.get(name.lower(), name))}: {type_}" for name, type_ in partitions)
     return "hive_partitioning = true, hive_types = {" + types + "}"
 
 

@@ -271,7 +271,7 @@ class ParquetSource:
 
     def _read(self, names: str, columns: Columns, paths: Sequence[str], where: str) -> str:
         files = ", ".join(sql_path(self._readable(path, columns)) for path in paths)
-        options = hive_options(self.partitions) + (f", {_ROW_NUMBER} = true" if where else "")
+        options = hive_options(self.partitions, paths[0]) + (f", {_ROW_NUMBER} = true" if where else "")
         sql = f"SELECT {names} FROM read_parquet([{files}], {options})"
         return f"{sql} WHERE {where}" if where else sql
 

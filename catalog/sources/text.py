@@ -22,6 +22,7 @@ from qoop.catalog.sources.file_stamp import File, Stamp, check_content, content_
 from qoop.catalog.sources.files import (
     hive_columns,
     hive_digest,
+    hive_keys,
     hive_options,
     no_rows,
     sql_name,
@@ -251,8 +252,9 @@ def _csv_reader(cursor: duckdb.DuckDBPyConnection, path: str, columns: Columns, 
     if not found:
         raise SourceError(f"the CSV dialect of {path} cannot be detected")
     *marks, skip, header, sniffed, dates, timestamps = found[0]
-    detected = tuple((item["name"], item["type"]) for item in sniffed)
-    read_as = _types_to_read(detected, dict(columns), path)
+    found_types = tuple((item["name"], item["type"]) for item in sniffed)
+    read_as = _types_to_read(found_types, dict(columns), path)
+    detected = tuple(column for column in found_types if column[0] in dict(columns))
     names = ("delim", "quote", "escape", "new_line", "comment")
     options = [
         f"{name} = {sql_string('' if mark == '(empty)' else mark)}" for name, mark in zip(names, marks, strict=True)
@@ -267,13 +269,18 @@ def _csv_reader(cursor: duckdb.DuckDBPyConnection, path: str, columns: Columns, 
 
 
 def _types_to_read(sniffed: Sequence[tuple[str, str]], types: dict[str, str], path: str) -> Columns:
-    """A file's own columns with the table's types; dates among timestamps are read in their own format, then cast."""
+    """A file's own columns with the table's types; dates among timestamps are read in their own format, then cast.
+    Values of a column that is a key of the file's folders as well are not read, so they may be any texts."""
+    keys = {key.lower() for key, _ in hive_keys(path)}
     names = [name for name, _ in sniffed]
-    if set(names) != set(types):
+    if set(types) != {name for name in names if name in types or name.lower() not in keys}:
         raise SourceError(f"{path} has the columns {', '.join(names)}, but its table has {', '.join(types)}")
-    return tuple(
-        (name, own if own == "DATE" and types[name].startswith("TIMESTAMP") else types[name]) for name, own in sniffed
-    )
+
+    def read_as(name: str, own: str) -> str:
+        type_ = types.get(name, "VARCHAR")
+        return own if own == "DATE" and type_.startswith("TIMESTAMP") else type_
+
+    return tuple((name, read_as(name, own)) for name, own in sniffed)
 
 
 def _json_reader(cursor: duckdb.DuckDBPyConnection, path: str, columns: Columns, sampling: str) -> TextFormat:
@@ -304,5 +311,5 @@ def _select(files: Sequence[TextFile], columns: Columns, partitions: Columns) ->
     )
     types = ", ".join(f"{sql_string(name)}: {sql_string(type_)}" for name, type_ in first.columns)
     listed = ", ".join(sql_path(item.file.path) for item in files)
-    options = f"{first.options}, columns = {{{types}}}, {hive_options(partitions)}"
+    options = f"{first.options}, columns = {{{types}}}, {hive_options(partitions, first.file.path)}"
     return f"SELECT {names} FROM {first.function}([{listed}], {options})"

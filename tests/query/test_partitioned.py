@@ -69,3 +69,20 @@ def test_a_folder_that_comes_is_observed(session: qoop.Session, tmp_path: Path) 
         duckdb.sql(copy.format(tmp_path, year))
         text = f"SELECT year, count(*) FROM '{tmp_path}/*/*.parquet' GROUP BY ALL ORDER BY ALL"
         assert session.sql(text).fetchall() == [(one, 5) for one in range(2023, year + 1)]
+
+
+@pytest.mark.parametrize("folder", ["k=", "K="])
+@pytest.mark.parametrize("format_", ["parquet", "csv", "json"])
+def test_of_a_column_that_is_a_key_as_well_the_key_counts(tmp_path: Path, folder: str, format_: str) -> None:
+    """The values in the files do not: they may even be of another type."""
+    for number in (1, 2):
+        (tmp_path / f"{folder}{number}").mkdir()
+        rows = "SELECT range AS x, 'no number' AS k, 'a' AS t FROM range(3)"
+        duckdb.execute(f"COPY ({rows}) TO '{tmp_path}/{folder}{number}/f.{format_}'")
+    with qoop.connect(slots=1, memory="300MB", staged=True) as session:
+        session.register("t", tmp_path)
+        for text in ("FROM {}", "SELECT x FROM {} WHERE k = 2", "SELECT min(k), max(k), count(DISTINCT k) FROM {}"):
+            expected = duckdb.sql(text.format(f"'{tmp_path}/*/*.{format_}'"))
+            found = session.sql(text.format("t"))
+            assert found.columns == expected.columns
+            assert sorted(found.fetchall()) == sorted(expected.fetchall()) != []
