@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from waits import until
 
 import qoop
 from qoop.adaptive.retrace.reading import read_trace
@@ -17,6 +18,7 @@ from qoop.engine.task import AttemptId, TaskAccount, TaskId
 from qoop.interfaces.page.job_progress import JobProgress
 from qoop.planner.plan import Resources
 from qoop.query.drawing.timeline import timeline
+from qoop.query.job import Job
 from qoop.session.session import Session
 
 ROWS = 400_000
@@ -39,7 +41,11 @@ def spans(history: list[Record]) -> dict[AttemptId, float]:
 
 def test_the_parts_of_a_task_are_all_of_its_time(traced: tuple[Session, Path]) -> None:
     """From the grant, which the driver notes, to the report, which it notes as well."""
-    job = traced[0].submit(QUERY)
+    until(lambda: well_known(traced[0].submit(QUERY)), "much of the time is in no part")
+
+
+def well_known(job: Job) -> bool:
+    """True if the parts are most of the time; on a crowded machine the driver may hear of an end late."""
     assert len(job.result().fetchall()) == 5000
     accounts = {one.attempt: one.account for one in job.history() if isinstance(one, Succeeded)}
     took = spans(job.history())
@@ -48,12 +54,12 @@ def test_the_parts_of_a_task_are_all_of_its_time(traced: tuple[Session, Path]) -
         assert account is not None
         assert min(account.waited, account.read, account.computed, account.wrote) >= 0
         assert account.seconds <= took[attempt] + 0.001
-    known = sum(account.seconds for account in accounts.values() if account is not None)
-    assert known >= 0.4 * sum(took.values()) - 0.02 * len(accounts)  # a crowded machine hears of ends late
     for one in (one for one in job.history() if isinstance(one, Succeeded) and one.account):
         account, seconds = one.account, one.committed.seconds  # until the output is handed to the store
         assert account.read + account.computed <= seconds + 0.01
         assert seconds <= account.read + account.computed + account.wrote
+    known = sum(account.seconds for account in accounts.values() if account is not None)
+    return known >= 0.6 * sum(took.values()) - 0.01 * len(accounts)
 
 
 def test_tasks_read_compute_and_write(traced: tuple[Session, Path]) -> None:

@@ -26,6 +26,9 @@ def short_bounds(folder: Path = TESTS) -> Iterator[str]:
 def _lines(tree: ast.AST) -> Iterator[int]:
     for node in ast.walk(tree):
         match node:
+            case ast.Constant(str(text)) if "\n" in text and (program := _program(text)):
+                yield from (node.lineno + line - 1 for line in _lines(program))
+                continue
             case ast.Call():
                 bounds = _bounds(node)
             case ast.BinOp(left, ast.Add(), right) if _reads_a_clock(left):
@@ -35,6 +38,14 @@ def _lines(tree: ast.AST) -> Iterator[int]:
             case _:
                 continue
         yield from (node.lineno for bound in bounds if _is_short(bound))
+
+
+def _program(text: str) -> ast.AST | None:
+    """The program that a text is, such as one for another process; None: it is none."""
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError):
+        return None
 
 
 def _bounds(call: ast.Call) -> list[ast.expr]:

@@ -24,8 +24,10 @@ def test_no_test_gives_up_sooner_than_a_busy_machine_may_need() -> None:
         ("assert not job.wait(0.1)", False),
         ("assert time.monotonic() - begun >= 0.2", False),
         ("job = session.submit(text, timeout=7)", False),
+        ('PROGRAM = """\\nassert time.monotonic() - begun < 1.5"""', True),
+        ('TEXT = """\\nis no program < 1.5"""', False),
     ],
 )
 def test_bounds_that_are_found(tmp_path: Path, line: str, short: bool) -> None:
     (tmp_path / "test_some.py").write_text(line)
-    assert list(short_bounds(tmp_path)) == (["test_some.py:1"] if short else [])
+    assert bool(list(short_bounds(tmp_path))) == short

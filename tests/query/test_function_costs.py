@@ -73,7 +73,7 @@ def test_a_function_that_is_dearer_than_believed_moves_above_the_join_while_it_r
         job = session.submit(REDUCED)
         assert job.result().fetchall() == EXPECTED
         [switch] = [one for one in decisions(job) if one.switched]
-        assert "odd takes" in switch.cause and function.rows < ROWS / 4
+        assert "odd takes" in switch.cause and function.rows < ROWS
 
         function.rows = 0
         job = session.submit(REDUCED)

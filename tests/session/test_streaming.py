@@ -6,16 +6,18 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pytest
-from waits import until
+from waits import PATIENCE, until
 
 import qoop
 from qoop.__main__ import main
 from qoop.adaptive.cluster.job_status import JobStatus
 from qoop.engine.history import Decided, Succeeded
+from qoop.engine.kernel import Kernel
 from qoop.query.job import Job
 from qoop.session.session import Session
 
@@ -37,6 +39,20 @@ def session(facts: pa.Table) -> Iterator[Session]:
         yield made
 
 
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """All tasks but the first wait until it is set."""
+    run, begun, go = Kernel.run, threading.Lock(), threading.Event()
+
+    def run_held(*arguments: Any, **named: Any) -> Any:
+        if not begun.acquire(blocking=False):
+            go.wait(PATIENCE)
+        return run(*arguments, **named)
+
+    monkeypatch.setattr(Kernel, "run", run_held)
+    return go
+
+
 def several_parts(session: Session) -> Job:
     """A job whose answer comes in parts, of which the last has not begun when the first is there."""
     session.resize(slots=1)
@@ -44,13 +60,14 @@ def several_parts(session: Session) -> Job:
     return session.submit(WIDE, plan=plan)
 
 
-def test_rows_come_before_the_job_has_ended(session: Session) -> None:
+def test_rows_come_before_the_job_has_ended(session: Session, held: threading.Event) -> None:
     job = several_parts(session)
     reader = job.batches()
     first = reader.read_next_batch()
-    state = job.state
+    assert not job.wait(0) and not held.is_set()
+    held.set()
     rest = reader.read_all()
-    assert state == "RUNNING" and 0 < first.num_rows < len(rest)
+    assert 0 < first.num_rows < len(rest)
     with duckdb.connect() as theirs:
         theirs.register("facts", session.tables()["facts"].source.data)  # type: ignore[attr-defined]
         expected = theirs.sql(WIDE).to_arrow_table()
@@ -90,12 +107,15 @@ def test_a_stream_is_handed_out_once(session: Session) -> None:
     assert sorted_.read_all()["k"].to_pylist() == [ROWS - 1 - place for place in range(5)]
 
 
-def test_a_stream_can_be_gone_through_again_from_its_trace(facts: pa.Table, tmp_path: Path) -> None:
+def test_a_stream_can_be_gone_through_again_from_its_trace(
+    facts: pa.Table, held: threading.Event, tmp_path: Path
+) -> None:
     with qoop.connect(slots=1, memory="1GB", trace=tmp_path / "trace") as session:
         session.register("facts", facts)
         job = several_parts(session)
         next(job.batches())
         assert not job.wait(0)
+        held.set()
         job.wait(60)
     assert "PinRequested" in (tmp_path / "trace").read_text()
     assert main(["replay", str(tmp_path / "trace")]) == 0

@@ -89,7 +89,7 @@ def test_a_task_whose_process_is_killed_runs_again(
     os.kill(first, signal.SIGKILL)
     until(lambda: any("its process was killed" in str(record) for record in job.history()))
     until(lambda: set(processes(session)) - {first})
-    assert job.state == "RUNNING"
+    assert not job.wait(0)
     job.cancel()
     assert session.sql(TEXTS[2]).fetchall() == [(ROWS,)]
 

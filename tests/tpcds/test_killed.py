@@ -138,14 +138,15 @@ def test_processes_that_share_a_folder_and_are_killed(seed: int, tpcds_small: Pa
     with qoop.connect(slots=1) as session:
         session.register_folder(tpcds_small)
         expected = {text: session.sql(text).fetchall() for text in TEXTS}
-    right, processes = 0, [sharing(tpcds_small, folder, budget, expected, seed)]
+    processes = [sharing(tpcds_small, folder, budget, expected, seed)]
     for tick in range(4):
         processes.append(sharing(tpcds_small, folder, budget, expected, seed + tick))
-        assert processes[-1].stdout is not None and processes[-1].stdout.readline() == "right\n"
+        for _ in range(2):
+            assert processes[-1].stdout is not None and processes[-1].stdout.readline() == "right\n"
         time.sleep(random_.uniform(0.0, 0.3))
-        right += ended(processes.pop(random_.randrange(2)))
-    right += sum(map(ended, processes))
-    assert right > 6, f"seed {seed}: only {right} answers"
+        kill(processes.pop(random_.randrange(2)))
+    for process in processes:
+        kill(process)
     with qoop.connect(slots=1, checkpoints=folder, checkpoint_budget=budget) as session:
         session.register_folder(tpcds_small)
         assert {text: session.sql(text).fetchall() for text in TEXTS} == expected
@@ -166,10 +167,9 @@ def sharing(data: Path, folder: Path, budget: int, expected: object, seed: int) 
     return process
 
 
-def ended(process: subprocess.Popen[str]) -> int:
-    """Kill it; how many right answers it gave. Fails if it gave a wrong one, or ended by itself."""
+def kill(process: subprocess.Popen[str]) -> None:
+    """Fails if it gave a wrong answer, or ended by itself."""
     assert process.poll() is None
     process.kill()
     said, _ = process.communicate()
     assert set(said.split("\n")[:-1]) <= {"right"}, said
-    return said.count("right")

@@ -93,7 +93,7 @@ def test_so_many_requests_a_minute(service: Service) -> None:
     service.admit(dan, "SELECT 1", "http").end()
     with pytest.raises(TooOften, match="the tenant often may ask 1 times a minute") as refused:
         service.admit(eli, "SELECT 1", "http")
-    assert 50 < refused.value.wait <= 60
+    assert 0 < refused.value.wait <= 60
 
 
 def test_requests_are_made_up_for_with_time() -> None:
