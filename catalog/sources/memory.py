@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
@@ -167,11 +169,15 @@ class CreatedArrow(ArrowSource):
 
 
 def of_pandas(frame: Any) -> pa.Table:
-    """A frame as Arrow rows that nothing can write to. Raises pa.ArrowException."""
+    """A frame as Arrow rows that nothing can write to. Raises pa.ArrowException, ValueError."""
+    names = {str(name).lower() for name in frame.columns}
+    if len(names) < len(frame.columns) or "" in names:  # DuckDB gives names in their place
+        return by_duckdb(frame)
     try:
-        return _without_halves(_own_copy(pa.Table.from_pandas(frame, preserve_index=False)))
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:  # a column of objects of several types
+        data = _without_halves(_own_copy(pa.Table.from_pandas(frame, preserve_index=False)))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:  # objects of several types, or of 65 bits
         return _as_duckdb_reads(frame, error)
+    return _with_types_of_objects(frame, data)
 
 
 def category(data: pa.Table, column: str) -> str | None:
@@ -213,25 +219,65 @@ def _without_halves(data: pa.Table) -> pa.Table:
     return data
 
 
-def _has_text(one: object) -> bool:
-    return type(one).__module__.partition(".")[0] in _WITH_TEXTS and type(one) is not object
+def _with_types_of_objects(frame: Any, data: pa.Table) -> pa.Table:
+    """The data with the types that DuckDB finds for numbers and nested values among objects of Python. Where its sample
+    does not show the type of all, those of Arrow stay."""
+    types = data.schema.types
+    places = [place for place, type_ in enumerate(frame.dtypes) if type_ == "object" and _is_guessed(types[place])]
+    if places:
+        with contextlib.suppress(ValueError):
+            read = by_duckdb(frame.iloc[:, places])
+            for place, column in zip(places, read.columns, strict=True):
+                data = data.set_column(place, data.column_names[place], column)
+    return data
 
 
-def _as_duckdb_reads(frame: Any, error: pa.ArrowException) -> pa.Table:
-    """A frame as DuckDB makes a table of it: values of several types are texts. error: raised if it makes none, or of
-    objects of the program."""
-    objects = frame.select_dtypes("object")
-    if not all(_has_text(one) for name in objects for one in objects[name]):
-        raise error
+def _is_guessed(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type_) or pa.types.is_nested(type_))
+
+
+def is_arrays(value: object) -> bool:
+    """True for what DuckDB reads as a table of NumPy's arrays: one of one dimension, each of which is a column, or of
+    two; or several of one, in a sequence or by their names."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return False
+    if isinstance(value, numpy.ndarray):
+        return value.ndim in (1, 2)
+    if not isinstance(value, dict | list | tuple):
+        return False
+    columns = value.values() if isinstance(value, dict) else value
+    return bool(value) and all(isinstance(one, numpy.ndarray) and one.ndim == 1 for one in columns)
+
+
+def by_duckdb(source: object) -> pa.Table:
+    """A frame or arrays as DuckDB makes a table of them. Raises ValueError if it makes none."""
     import duckdb
 
     from qoop.catalog.opening import open_duckdb
 
     with open_duckdb() as connection:
+        connection.execute("SET arrow_lossless_conversion = true")
         try:
-            return connection.register("frame", frame).sql("FROM frame").to_arrow_table()
-        except duckdb.Error:
-            raise error from None
+            return connection.register("frame", source).sql("FROM frame").to_arrow_table()
+        except duckdb.Error as error:
+            raise ValueError(str(error).strip().partition("\n")[0]) from error
+
+
+def _has_text(one: object) -> bool:
+    return type(one).__module__.partition(".")[0] in _WITH_TEXTS and type(one) is not object
+
+
+def _as_duckdb_reads(frame: Any, error: Exception) -> pa.Table:
+    """A frame as DuckDB makes a table of it: values of several types are texts. error: raised if it makes none, or of
+    objects of the program."""
+    objects = frame.select_dtypes("object")
+    if not all(_has_text(one) for name in objects for one in objects[name]):
+        raise error
+    try:
+        return by_duckdb(frame)
+    except ValueError:
+        raise error from None
 
 
 def _elsewhere(id_: str) -> NoReturn:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -17,7 +17,7 @@ from qoop.catalog.errors import SourceError
 from qoop.catalog.interrupts import interruptibly
 from qoop.catalog.sources.file_stamp import File, Stamp, file_stamp, reading, unchanged
 from qoop.catalog.sources.files import CREATED, Found, find_files, hive_columns, is_sqlite, lake_of, sql_path
-from qoop.catalog.sources.memory import ArrowSource, category, of_pandas
+from qoop.catalog.sources.memory import ArrowSource, by_duckdb, category, is_arrays, of_pandas
 from qoop.catalog.sources.parquet import ParquetFile, ParquetSource, columns_by_footer, open_parquet, reach
 from qoop.catalog.sources.probe import Probe, describe
 from qoop.catalog.stores.objects import below, is_remote, without_options
@@ -386,7 +386,9 @@ def _open_arrow(probe: Probe, name: str, source: object) -> Table:
             arrow_input.register(cursor, "source", data)
             columns = describe(cursor, "SELECT * FROM source")
         _describe(data.schema, columns)
-    if type(source).__module__.partition(".")[0] == "pandas":
+    if [name for name, _ in columns] != data.column_names:  # DuckDB tells names apart that differ in case alone
+        data = data.rename_columns([name for name, _ in columns])
+    if type(source).__module__.partition(".")[0] == "pandas" or is_arrays(source):
         columns = tuple((column, category(data, column) or type_) for column, type_ in columns)
     return _table(name, columns, ArrowSource.of(data))
 
@@ -421,7 +423,7 @@ def _arrow_table(name: str, source: object) -> pa.Table:
         raise SourceError(f"cannot read table {name} from a {type(source).__name__}: {error}") from error
     if any(not column or "\0" in column for column in data.column_names):
         raise SourceError(f"table {name} has a column without a name that SQL can write: {data.column_names}")
-    names = [column.lower() for column in data.column_names]
+    names = data.column_names
     twice = sorted({column for column in names if names.count(column) > 1})
     if twice or not names:
         raise SourceError(
@@ -438,14 +440,25 @@ def _to_arrow(name: str, source: object) -> pa.Table:
         return source.to_table()
     if library == "pandas":
         return of_pandas(source)
+    if is_arrays(source):
+        return by_duckdb(source)
     if library == "polars" and type(source).__name__ == "LazyFrame":
-        return pa.table(source.collect())  # type: ignore[attr-defined]
+        source = source.collect()  # type: ignore[attr-defined]
+    if library == "polars":
+        _check_no_objects(source)
     if hasattr(source, "__arrow_c_stream__"):
         return pa.table(source)
     raise SourceError(
         f"cannot make table {name} of a {type(source).__name__}: expected a path, an Arrow table or dataset, or "
-        "anything with __arrow_c_stream__ (pandas, Polars)"
+        "anything with __arrow_c_stream__ (pandas, Polars), or arrays of NumPy"
     )
+
+
+def _check_no_objects(frame: Any) -> None:
+    """Raise ValueError for a column of Polars that holds objects of Python: in Arrow it has their addresses."""
+    objects = [name for name, type_ in frame.schema.items() if str(type_) == "Object"]
+    if objects:
+        raise ValueError(f"its column {objects[0]} holds objects of Python")
 
 
 def _table(

@@ -368,7 +368,7 @@ class ConnectOptions(TypedDict, total=False):
         and error are as good as can be; "max-sum": the sum of all; "fair": equal parts.
     most_jobs: jobs that run at a time; no limit by default. Others queue, and tenants take turns.
     most_queued: jobs that wait in the queue; no limit by default. Above it, `submit` raises Overloaded.
-    local_frames: whether a query finds tables of Arrow, pandas and Polars among the variables of the program, under
+    local_frames: whether a query finds tables of Arrow, pandas, Polars, NumPy among the variables of the program, under
         names that no table has (:mod:`qoop.query.statements.local_frames`). A locked session never does.
     tables: a folder for the tables that are created, as Parquet files; those in it are registered at the
         start. By default they live in memory, as long as the session.

@@ -59,8 +59,9 @@ class Registration:
         """Register data as table `name`, in place of the table that had the name.
 
         source: an Arrow table, record batches or dataset; anything with ``__arrow_c_stream__`` (pandas, Polars,
-            DuckDB relations, a Result); or the path of a Parquet, CSV or JSON file, a glob, or a folder of them; or the
-            folder of a Delta or Iceberg table, which needs the extra ``qoop[delta]`` or ``qoop[iceberg]``.
+            DuckDB relations, a Result); arrays of NumPy, as DuckDB reads them; or the path of a Parquet, CSV or JSON
+            file, a glob, or a folder of them; or the folder of a Delta or Iceberg table, which needs the extra
+            ``qoop[delta]`` or ``qoop[iceberg]``.
         version: of a Delta table, or a snapshot of an Iceberg table, which it then stays at; by default each query
             reads the latest.
 

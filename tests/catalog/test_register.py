@@ -253,7 +253,7 @@ def test_a_damaged_parquet_file_is_named(catalog: Catalog, tmp_path: Path, kind:
         ("x.txt", r"the format of .*x\.txt is unknown"),
         ("gs://bucket/x.parquet", "only files and s3:// are supported"),
         (42, "cannot make table t of a int"),
-        (pa.table([[1], [2]], names=["a", "A"]), "more than one column a"),
+        (pa.table([[1], [2]], names=["a", "a"]), "more than one column a"),
         (pa.table({}), "has no columns"),
         (pa.table({"a": pa.array([None], pa.float16())}), "cannot read table t"),
     ],

@@ -194,3 +194,47 @@ def test_categories_of_pandas_are_enums_in_their_own_order(staged: bool) -> None
         change = "UPDATE kept SET size = 'low' WHERE size = 'mid'; FROM kept ORDER BY size NULLS FIRST, n"
         assert len(frame) == 5 and oracle.execute(make) and session.sql(make)
         assert session.sql(change).fetchall() == oracle.execute(change).fetchall() != []
+
+
+ARRAYS: dict[str, object] = {
+    "one": np.arange(3),
+    "rows": np.array([["a", "b"], ["c", "a"]]),
+    "several": (np.array([1.5, 2.5]), np.array(["2024-01-01", "NaT"], dtype="M8[ns]")),
+    "by name": {"n": np.array([2, 1]), "t": np.array(["x", None], dtype=object)},
+}
+OBJECTS: dict[str, object] = {
+    "numbers": pd.DataFrame({"n": [1, None, 2], "big": [2**70, 1, -1]}, dtype=object),
+    "a number beyond the sample": pd.DataFrame({"n": [1] * 2000 + [2**40]}, dtype=object),
+    "nested values": pd.DataFrame({"l": [[1], None], "s": [{"x": [1]}, {"x": []}], "m": [{"x": 1}, {"y": "z"}]}),
+    "names twice": pd.DataFrame([[1, 2, 3, 4]], columns=["n", "N", "n", ""]),
+    "names in other cases": pa.table({"n": [1], "N": [2]}),
+}
+
+
+@pytest.mark.parametrize("data", [*ARRAYS.values(), *OBJECTS.values()], ids=[*ARRAYS, *OBJECTS])
+def test_arrays_and_objects_have_the_types_and_names_that_duckdb_gives_them(data: object) -> None:
+    """DuckDB takes the type of all from the first thousand, and refuses what does not fit it."""
+    with qoop.connect(slots=1, memory="300MB", staged=True) as session, duckdb.connect() as oracle:
+        found = session.sql("FROM data")
+        assert len(found) > 0
+        try:
+            expected = oracle.sql("FROM data")
+        except duckdb.InvalidInputException as error:
+            assert "sample" in str(error)
+            return
+        assert (list(found.columns), found.types) == (expected.columns, list(map(str, expected.types)))
+        assert found.fetchall() == expected.fetchall()
+
+
+def test_an_array_is_read_as_it_is_when_it_is_asked_for() -> None:
+    with qoop.connect(slots=1, memory="300MB") as session:
+        numbers = np.arange(3)
+        assert session.sql("SELECT sum(column0) FROM numbers").fetchall() == [(3,)]
+        numbers[0] = 10
+        assert session.sql("SELECT sum(column0) FROM numbers").fetchall() == [(13,)]
+
+
+def test_addresses_of_objects_are_no_values() -> None:
+    frame = pl.DataFrame({"n": [1], "o": pl.Series([object()], dtype=pl.Object)})
+    with qoop.connect(slots=1, memory="300MB") as session, pytest.raises(qoop.SourceError, match="objects of Python"):
+        session.register("t", frame)

@@ -1,8 +1,8 @@
 """Tables of the program that a query names as DuckDB lets it: `df = pandas.DataFrame(…); session.sql("FROM df")`.
 
-A variable counts if it holds a table of Arrow, pandas or Polars, a Result or a relation of DuckDB, if a text names it
-where tables stand, and if no table or view has its name. It is searched for where the session was called: among local
-names, then among those of the module.
+A variable counts if it holds a table of Arrow, pandas or Polars, arrays of NumPy, a Result or a relation of DuckDB, if
+a text names it where tables stand, and if no table or view has its name. It is searched for where the session was
+called: among local names, then among those of the module.
 A cell of a notebook calls the session through IPython, whose own names do not count.
 """
 
@@ -15,6 +15,7 @@ from types import FrameType
 
 from qoop.catalog.by_text import by_text
 from qoop.catalog.lexer import lexed
+from qoop.catalog.sources.memory import is_arrays
 
 _LIBRARIES = ("pyarrow", "pandas", "polars", "qoop", "duckdb", "_duckdb")
 _KINDS = (
@@ -87,9 +88,9 @@ def _is_between(frame: FrameType) -> bool:
 
 def _is_table(value: object) -> bool:
     kind = type(value)
-    return kind.__module__.partition(".")[0] in _LIBRARIES and kind.__name__ in _KINDS
+    return (kind.__module__.partition(".")[0] in _LIBRARIES and kind.__name__ in _KINDS) or is_arrays(value)
 
 
 def may_change(value: object) -> bool:
     """True if the value can change while the object stays the same."""
-    return type(value).__module__.partition(".")[0] in ("pandas", "duckdb", "_duckdb")
+    return type(value).__module__.partition(".")[0] in ("pandas", "duckdb", "_duckdb") or is_arrays(value)
