@@ -31,6 +31,7 @@ _READS_NOTHING: dict[str, Any] = {} if OPENS_ON_IMPORT else {"async_threads": 0}
 
 _closes = True
 _opened_ahead: list[Future[duckdb.DuckDBPyConnection]] = []
+_inherited: list[duckdb.DuckDBPyConnection] = []  # by each forked child
 os.register_at_fork(after_in_child=_opened_ahead.clear)
 
 
@@ -83,6 +84,12 @@ def open_ahead(number: int) -> None:
     opener.shutdown(wait=False)
 
 
+def open_for_children(number: int) -> None:
+    """Open this number of DuckDBs, for the first calls of `open_duckdb` with one thread in each process that this one
+    forks. They have no threads, so they live on there. To open one takes 11 to 18 ms."""
+    _inherited.extend(_opened({"threads": 1, **_READS_NOTHING}) for _ in range(number))
+
+
 def leave_open() -> None:
     """`close_duckdb` closes nothing from now on: this process is about to end without destroying its objects."""
     global _closes
@@ -105,9 +112,12 @@ def _opened(config: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
 
 def _taken(config: Mapping[str, Any]) -> duckdb.DuckDBPyConnection | None:
     """The first that was opened ahead, with these options; None: there is none."""
-    try:
+    if _opened_ahead:
         connection = _opened_ahead.pop(0).result()
-    except IndexError:
+    elif _inherited:
+        connection = _inherited.pop().cursor()  # whose random numbers are not those of the other children
+        silence(connection)
+    else:
         return None
     for name, value in config.items():
         connection.execute(f"SET {name} = {as_value(value)}")

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from qoop.catalog.opening import open_for_children
 from qoop.engine.memory import anonymous_memory
 from qoop.engine.processes.child import end_with_parent, prefer_to_end, serve
 
@@ -26,6 +27,8 @@ _MODULES = ("duckdb", "pyarrow", "qoop.engine.kernel", "qoop.engine.processes.ta
 NO_SIGNAL = 0
 _BEFORE_PARENT = 900
 """Of 1000: where memory is short, the system ends the children first, then the nursery, then the parent."""
+_DUCKDBS = 3
+"""A child has one that reads and binds texts, one that runs them, and one that frees memory."""
 _CHILD, _STANDBY = b"c", b"s"
 
 
@@ -162,5 +165,6 @@ if __name__ == "__main__":
     for module in sys.argv[3:]:
         importlib.import_module(module)
     os.nice(int(sys.argv[2]))
+    open_for_children(_DUCKDBS)
     main(socket.socket(fileno=int(sys.argv[1])))
     os._exit(0)  # a standby is a fork: libraries would wait for threads that it does not have

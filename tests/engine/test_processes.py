@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from waits import PATIENCE, until
 
+from qoop.catalog import opening
 from qoop.catalog.errors import Cancelled, ExecutionError, OutOfMemory, ProcessEnded, QueryError, SessionClosed
 from qoop.catalog.priority import BEHIND, go_behind, keep_starter
 from qoop.engine.memory import ProcessFiles, anonymous_memory
@@ -40,6 +41,13 @@ def own_niceness(reply: Reply) -> int:
 
 def own_threads(reply: Reply) -> int:
     return len(os.listdir("/proc/self/task"))
+
+
+def drawn(reply: Reply) -> list[float]:
+    ahead = len(opening._inherited)
+    with opening.open_duckdb(threads=1) as connection:
+        [(number,)] = connection.execute("SELECT random()").fetchall()
+    return [ahead - len(opening._inherited), number]
 
 
 def own_id(reply: Reply) -> int:
@@ -246,6 +254,15 @@ def test_a_new_process_opens_no_duckdb_by_itself() -> None:
     pool.preload(__name__)
     with closing(pool), pool.process() as process:
         assert process.call(own_threads, [], ROOMY) == 2, "its own, and that which reads"
+
+
+def test_processes_have_duckdbs_that_were_opened_before_the_fork_with_random_numbers_of_their_own() -> None:
+    pool = ProcessPool()
+    pool.preload(__name__)
+    with closing(pool), pool.process() as one, pool.process() as other:
+        found = [process.call(drawn, [], ROOMY) for process in (one, other)]
+    assert [taken for taken, _ in found] == [1, 1]
+    assert found[0] != found[1]
 
 
 def test_processes_may_have_a_niceness_which_their_use_tells() -> None:
