@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -22,9 +22,16 @@ if TYPE_CHECKING:
 _TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 _CODECS = range(8)
 _DEEPEST = 100  # parts of the path of a column
+_LONGEST = 0x7F  # bytes of such a path whose length is one byte
 _CHUNK = re.compile(rb"\x1c\x15([\x00-\x0e])\x19(?=[\x05-\xf5])", re.DOTALL)
 """The first bytes of a column chunk in Thrift's compact protocol: its type, as a number times two, and a list of
 encodings."""
+
+_USUAL_CHUNK = re.compile(
+    rb"\x1c\x15([\x00-\x0e])\x19(?:\x15.|\x25..|\x35...|\x45....)\x19\x18([\x01-\x7f][^\x00-\x1f]+)\x15[\x00-\x0e]",
+    re.DOTALL,
+)
+"""A column chunk of up to four encodings, with a path of one part and a known codec."""
 
 _PLAIN = {
     "BOOLEAN": "BOOLEAN", "INT32": "INTEGER", "INT64": "BIGINT", "FLOAT": "FLOAT", "DOUBLE": "DOUBLE",
@@ -95,12 +102,29 @@ def describes_its_columns(tail: bytes, metadata: FileMetaData) -> bool:
     except UnicodeDecodeError:
         return False
     types = [metadata.schema.column(place).physical_type for place in range(len(columns))]
+    if _has_usual_chunks(tail, columns, types, metadata.num_row_groups):
+        return True
     written = _chunks(tail, frozenset(columns))
     for _ in range(metadata.num_row_groups):
         for type_ in types:
             if next(written, None) != type_:
                 return False
     return next(written, None) is None
+
+
+def _has_usual_chunks(tail: bytes, columns: Sequence[str], types: Sequence[str], groups: int) -> bool:
+    """True if nothing in a footer looks like a column chunk but those of the columns, all in the usual encoding.
+
+    Two expressions find that in a tenth of the time of `_chunks`.
+    """
+    usual = [
+        (bytes([2 * _TYPES.index(type_)]), bytes([len(path)]) + path)
+        for type_, path in zip(types, map(str.encode, columns), strict=True)
+        if len(path) <= _LONGEST
+    ]
+    if len(usual) < len(columns) or len(_CHUNK.findall(tail)) != groups * len(columns):
+        return False
+    return _USUAL_CHUNK.findall(tail) == groups * usual
 
 
 def paths(metadata: FileMetaData) -> list[str]:

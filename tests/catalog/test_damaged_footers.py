@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
@@ -11,6 +12,11 @@ import pytest
 import qoop
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import SourceError
+from qoop.catalog.sources import footer
+from qoop.catalog.sources.parquet import footer_bytes
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import FileMetaData
 
 COLUMNS = """i AS id, i % 7 AS k, 's' || (i % 50) AS s, i * 1.5 AS d, DATE '2000-01-01' + (i % 100)::INTEGER AS day,
     CASE WHEN i % 5 = 0 THEN NULL ELSE i END AS n, [i] AS l"""
@@ -67,6 +73,28 @@ def test_a_column_chunk_of_another_type_or_codec(written: bytes, instead: bytes,
     assert damaged != whole[begin:]
     with Catalog(tmp_path / "cache") as catalog:
         assert _known(path, catalog) in (True, False)
+
+
+def test_a_footer_in_the_usual_encoding_is_checked_as_any_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "t.parquet"
+    duckdb.sql(f"COPY (SELECT COLUMNS(* EXCLUDE l) FROM (SELECT {COLUMNS} FROM range(3000) r(i))) TO '{path}'")
+    random_, tail = random.Random(1), footer_bytes(str(path))
+    metadata = footer.read_footer(tail)
+    assert footer._has_usual_chunks(tail, *_columns(metadata), metadata.num_row_groups)
+    damaged = [bytearray(tail) for _ in range(500)]
+    for data in damaged:
+        data[random_.randrange(len(data) - 8)] = random_.choice((0, 1, 21, 127, 255))
+    quick = [footer.describes_its_columns(bytes(data), metadata) for data in damaged]
+    monkeypatch.setattr(footer, "_has_usual_chunks", lambda *_: False)
+    assert quick == [footer.describes_its_columns(bytes(data), metadata) for data in damaged]
+    assert set(quick) == {True, False}
+
+
+def _columns(metadata: FileMetaData) -> tuple[list[str], list[str]]:
+    columns = footer.paths(metadata)
+    return columns, [metadata.schema.column(place).physical_type for place in range(len(columns))]
 
 
 def test_a_footer_that_arrow_refuses_and_duckdb_takes(tmp_path: Path) -> None:
