@@ -113,11 +113,12 @@ class WorkWatch:
         with self._lock:
             due = [one for one in self._attempts.values() if one.due <= now]
             urgent = [one for one in self._attempts.values() if one.urgent < math.inf]
+            begun = min((one.begun for one in self._attempts.values()), default=now)
         for one in urgent:
             if _ran(one.thread) > one.urgent:
                 self._send_behind(one)
         if due:
-            self._cpu.read()
+            self._cpu.read(begun)
         for one in due:
             self._report(WorkObserved(one.attempt, one.part(), self._cpu.slowed, one.cpu_seconds()))
             one.due = now + _pause(now - one.begun)
@@ -144,26 +145,35 @@ def _pause(age: float) -> float:
 
 
 class ThreadTimes:
-    """Seconds that the threads of this process have run on a CPU, and have waited for one, of late."""
+    """Seconds that the threads of this process have run on a CPU, and have waited for one that other programs had, of
+    late.
+
+    A search for plans next to a query that has a thread for each CPU makes all three wait, and no other program does.
+    """
 
     def __init__(self) -> None:
         self.ran = self.waited = 0.0
-        self._before: dict[str, tuple[int, int]] = {}
+        self._before, self._read_at = dict(_threads()), time.perf_counter()
 
     @property
     def slowed(self) -> float:
         """The factor by which others on the CPUs slow this process."""
         return 1.0 + self.waited / (self.ran + _LITTLE) if self.ran > 0 else 1.0
 
-    def read(self) -> None:
-        """Bring both up to date."""
-        now = dict(_threads())
-        self.ran, self.waited = _KEPT * self.ran, _KEPT * self.waited
-        for thread, (ran, waited) in now.items():
-            ran_before, waited_before = self._before.get(thread, (0, 0))
-            self.ran += max(0, ran - ran_before) / 1e9
-            self.waited += max(0, waited - waited_before) / 1e9
-        self._before = now
+    def read(self, begun: float = -math.inf) -> None:
+        """Bring both up to date. begun: when this process began to work, on the clock of `time.perf_counter`."""
+        now, at, none = dict(_threads()), time.perf_counter(), (0, 0)
+        ran = sum(max(0, times[0] - self._before.get(thread, none)[0]) for thread, times in now.items()) / 1e9
+        waited = sum(max(0, times[1] - self._before.get(thread, none)[1]) for thread, times in now.items()) / 1e9
+        had_by_others = max(0.0, _usable_cpus() * (at - max(begun, self._read_at)) - ran)
+        self.ran = _KEPT * self.ran + ran
+        self.waited = _KEPT * self.waited + min(waited, had_by_others)
+        self._before, self._read_at = now, at
+
+
+def _usable_cpus() -> int:
+    """The CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _threads() -> Iterator[tuple[str, tuple[int, int]]]:

@@ -17,6 +17,7 @@ import pytest
 from waits import until
 
 from qoop.catalog.priority import BEHIND
+from qoop.engine.backends import work_watch
 from qoop.engine.backends.local import MACHINE, LocalBackend
 from qoop.engine.backends.work_watch import ThreadTimes, WorkWatch
 from qoop.engine.events import Event, TaskSucceeded, WorkObserved
@@ -47,13 +48,35 @@ def work(seconds: float) -> float:
 @pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="the system does not tell who waits for a CPU")
 def test_who_waits_for_a_cpu_is_known() -> None:
     times = ThreadTimes()
-    times.read()
-    times.ran = times.waited = 0.0
     with crowd():
         passed = work(0.2)
         times.read()
     assert times.ran == pytest.approx(0.2, rel=0.5)
     assert times.ran * times.slowed == pytest.approx(passed, rel=0.5) and times.slowed > 1.0
+
+
+@pytest.mark.parametrize(
+    ("ran", "waited", "by_others"),
+    [
+        pytest.param(2.0, 1.0, 0.0, id="three threads of its own on two CPUs"),
+        pytest.param(1.0, 1.0, 1.0, id="two, next to two other programs"),
+        pytest.param(1.2, 1.8, 0.8, id="three, next to two other programs"),
+        pytest.param(1.0, 0.1, 0.1, id="one that wakes often"),
+    ],
+)
+def test_what_threads_of_the_process_make_each_other_wait_is_not_of_others(
+    ran: float, waited: float, by_others: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    times = [("1", (0, 0))]
+    monkeypatch.setattr(work_watch, "_threads", lambda: iter(times))
+    monkeypatch.setattr(work_watch, "_usable_cpus", lambda: 2)
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    known = ThreadTimes()
+    now, times = 11.0, [("1", (round(0.5e9 * ran), round(0.5e9 * waited))), ("2", (round(0.5e9 * ran), 0))]
+    times.append(("3", (0, round(0.5e9 * waited))))
+    known.read(begun=10.0)  # it was idle before
+    assert (known.ran, known.waited) == (pytest.approx(ran), pytest.approx(by_others))
 
 
 @pytest.mark.parametrize("opaque", ["DuckDB plans it", ISOLATED])
