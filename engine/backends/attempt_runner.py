@@ -249,9 +249,9 @@ class AttemptRunner:
                 made = task.made(lambda one: kernel.run(one, once, attempt.check, begin, report))
         committed = Committed(
             spec.key,
-            tuple(table.num_rows for table in made.tables),
-            tuple(table.nbytes for table in made.tables),
-            time.perf_counter() - began,
+            made.rows,
+            made.bytes,
+            made.earlier_seconds + time.perf_counter() - began,
             # DuckDB works in this thread as long as it has one; what others did is not known.
             time.thread_time() - cpu_began if spec.resources.cpu <= 1 and isinstance(kernel, Kernel) else 0.0,
             width=spec.stage.width if spec.shared else 0,
@@ -262,7 +262,9 @@ class AttemptRunner:
         origin = Origin(spec.stage, spec.settings) if spec.shared else None
         job, durable = spec.attempt.task.job, spec.durable
         with writing:
-            committed = self._store.put(committed, job, made.tables, durable, attempt.check, origin, made.mapped)
+            committed = self._store.put(
+                committed, job, made.tables, durable, attempt.check, origin, made.mapped, made.slices
+            )
             del made  # if it was spilled, this frees it
             self._memory_releaser.release(CROWDED)
         rest = time.perf_counter() - began - reading.seconds - writing.seconds

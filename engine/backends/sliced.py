@@ -8,14 +8,12 @@ The slices of one task may have been made by processes that cut it more or less 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from qoop.catalog.errors import CheckpointError
 from qoop.engine.events import Committed
 from qoop.engine.storage.growing import Made
 from qoop.engine.task import MOST_SLICES, CheckpointKey, Slice, TaskSpec
@@ -37,44 +35,50 @@ class SlicedTask:
         """The output of the task, from the slices that are saved and those that are computed now. compute: the rows of
         a slice. Raises DiskFull, and what `compute` and `between` raise."""
         saved = self._saved()
-        most = max([self._most, *(one.of for one in saved)])
-        if most == 1:
+        slices = list(_cover(Slice(), saved, self._most))
+        self._begin(slices[-1])
+        if self._most == 1:
             return compute(self._spec)
-        slices = list(_cover(Slice(), saved, most))
-        outputs = [self._output(one, one in saved, compute) for one in slices]
-        tables = tuple(pa.concat_tables(parts) for parts in zip(*(one.tables for one in outputs), strict=True))
-        self._store.release(self._job, [one.key(self._spec.key) for one in slices])
-        return Made(tables, all(one.mapped for one in outputs))
+        outputs = [saved[one] if one in saved else self._computed(one, compute) for one in slices]
+        return Made((), slices=outputs, earlier_seconds=sum(saved[one].seconds for one in slices if one in saved))
 
-    def _saved(self) -> frozenset[Slice]:
-        level, keys = [Slice()], dict[CheckpointKey, Slice]()
+    def _saved(self) -> Mapping[Slice, Committed]:
+        """The slices that are saved. What is left is cut as finely at least, and finer than a size of which a process
+        has begun slices and saved none: it was killed, or they take longer than it had."""
+        sizes, level = list[Slice](), [Slice()]
+        keys = dict[CheckpointKey, Slice]()
         while level[0].of < MOST_SLICES:
+            sizes.append(level[0])
             level = [half for one in level for half in one.halves()]
             keys |= {one.key(self._spec.key): one for one in level}
-        return frozenset(keys[found.key] for found in self._store.present(list(keys), self._job))
+        begun = {one.begun(self._spec.key): one.of for one in sizes}
+        found = {one.key: one for one in self._store.present([*keys, *begun], self._job)}
+        self._store.release(self._job, [key for key in found if key in begun])
+        saved = {keys[key]: one for key, one in found.items() if key in keys}
+        finest = max([one.of for one in saved], default=0)
+        lost = max([of for key, of in begun.items() if key in found], default=0)
+        self._most = max(self._most, finest, 2 * lost if lost > finest else 1)
+        return saved
 
-    def _output(self, one: Slice, saved: bool, compute: Callable[[TaskSpec], Made]) -> Made:
-        key = one.key(self._spec.key)
-        found = self._read(key) if saved else None
-        return self._computed(one, key, compute) if found is None else found
+    def _begin(self, one: Slice) -> None:
+        """Say that slices of this size are begun."""
+        if one.of < MOST_SLICES:
+            key = Slice(of=one.of).begun(self._spec.key)
+            self._put(Committed(key, (0,), (0,), 0.0, width=one.of, maker=self._job), (pa.table({}),))
+            self._store.release(self._job, [key])
 
-    def _read(self, key: CheckpointKey) -> Made | None:
-        """A saved slice; None: it cannot be read."""
-        with suppress(CheckpointError):
-            parts = range(self._spec.stage.layout.parts)
-            return Made(tuple(self._store.read(key, part) for part in parts), mapped=True)
-        return None
-
-    def _computed(self, one: Slice, key: CheckpointKey, compute: Callable[[TaskSpec], Made]) -> Made:
+    def _computed(self, one: Slice, compute: Callable[[TaskSpec], Made]) -> Committed:
         began = time.perf_counter()
         made = compute(replace(self._spec, slice=one))
         rows, sizes = zip(*((table.num_rows, table.nbytes) for table in made.tables), strict=True)
-        committed = Committed(key, rows, sizes, time.perf_counter() - began, width=one.of, maker=self._job)
-        self._store.put(committed, self._job, made.tables, True, self._between, mapped=made.mapped)
-        return made
+        seconds, key = time.perf_counter() - began, one.key(self._spec.key)
+        return self._put(Committed(key, rows, sizes, seconds, width=one.of, maker=self._job), made.tables, made.mapped)
+
+    def _put(self, committed: Committed, tables: Sequence[pa.Table], mapped: bool = False) -> Committed:
+        return self._store.put(committed, self._job, tables, True, self._between, mapped=mapped)
 
 
-def _cover(whole: Slice, saved: frozenset[Slice], most: int) -> Iterator[Slice]:
+def _cover(whole: Slice, saved: Collection[Slice], most: int) -> Iterator[Slice]:
     """Slices that make up this one, as far as possible saved ones; the others are parts of `most`."""
     if whole.of >= most or whole in saved:
         yield whole

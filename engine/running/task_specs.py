@@ -72,7 +72,8 @@ class TaskSpecs:
     def _slicing(self, stage: Stage, plan: Plan) -> Slicing | None:
         """The slices of a task that takes long for the life of its process; None: it cannot be cut, or nothing is known
         of lives."""
-        if self._limits.slice_seconds == inf or not (most := slices_of(stage, self._limits.slice_seconds)):
+        seconds = self._limits.slice_seconds
+        if seconds == inf or not (most := slices_of(stage, stage.estimate.task_seconds, seconds)):
             return None
         divided = [item for item in stage.stage_inputs if item.mode == "partition"]
         return Slicing(most, {item.name: plan.by_id[item.stage].layout for item in divided})

@@ -28,7 +28,7 @@ from qoop.catalog.errors import CheckpointError, DiskFull, GuardMismatch, QoopEr
 from qoop.catalog.forks import CreatorProcess
 from qoop.engine.digest import Digest, Digester
 from qoop.engine.events import CheckpointSaved, Committed
-from qoop.engine.storage.entries import Entries, Entry, side_of
+from qoop.engine.storage.entries import Entries, Entry, joined_in, side_of
 from qoop.engine.storage.growing import Growing
 from qoop.engine.storage.guard import Ledger, Origin, Side, is_guarded, mismatch, set_aside
 from qoop.engine.storage.manifest import Saved, Unsaved
@@ -107,23 +107,35 @@ class Store:
         between: Callable[[], None] = lambda: None,
         origin: Origin | None = None,
         mapped: bool = False,
+        slices: Sequence[Committed] = (),
     ) -> Committed:
         """Commit an output on behalf of a job. If the key is already present, what is there stays.
 
         between: called while this waits or writes; may raise to give up, and nothing is committed then.
         origin: what made it, if it may serve others and must therefore hold what others of its signature do.
-        mapped: the partitions lie in a file already, and take no memory.
+        mapped: the partitions lie in a file already, and take no memory. slices: durable outputs of the job that it
+        consists of, in place of partitions.
         Raises DiskFull if neither memory nor disk has space for it, or if an earlier durable output of the job
         could not be written; GuardMismatch if it differs from what it must equal.
         """
-        durable = durable and self._directory is not None
-        if self._retention.always and is_guarded(origin):
+        if slices and self._directory is not None and self._directory.far:  # to look for an index takes requests
+            partitions = [
+                pa.concat_tables([self.read(one.key, n) for one in slices]) for n, _ in enumerate(committed.rows)
+            ]
+            slices, mapped = (), False
+        durable = durable and self._directory is not None and not slices
+        if self._retention.always and is_guarded(origin) and not slices:
             committed = replace(committed, digest=self._digester.of(partitions))
             self._note(committed, origin)
         entry = Entry(
             committed, None, tuple(partitions), durable=durable, busy=durable, origin=origin, jobs={job}, maker=job
         )
-        if not mapped:
+        if slices:
+            entry.mapped, entry.slices = None, tuple(one.key for one in slices)
+            index, tables = entry.index
+            self.put(index, job, tables, True, between)
+            self.release(job, [index.key])
+        elif not mapped:
             entry.tables, entry.mapped = entry.mapped, None
         if durable:
             self._behind.reserve(entry, self.budget // 2, between)
@@ -133,6 +145,7 @@ class Store:
                 self._entries.insert(entry)
             else:
                 present.jobs.add(job)
+                present.slices = entry.slices or present.slices
                 self._behind.withdraw(entry)
         if present is not None:
             if is_guarded(origin) and is_guarded(present.origin) and not self._retention.always:
@@ -182,20 +195,19 @@ class Store:
         self._find(keys)
         if job is not None:
             self._take_up(keys)
+        requested = set(keys)
         with self._lock:
-            found = [entry for key in keys if (entry := self._entries.get(key)) is not None]
-            found = [entry for entry in found if entry.committed.key.signature not in self._distrusted]
+            found = [one for one in self._entries.known(keys) if one.committed.key.signature not in self._distrusted]
             if job is not None:
                 for entry in found:
                     entry.jobs.add(job)
-            return [entry.committed for entry in found]
+            return [entry.committed for entry in found if entry.committed.key in requested]
 
     def hold(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
         """Keep these outputs until the job releases them; keys that are not present, or not known yet, are ignored."""
         with self._lock:
-            for key in keys:
-                if (entry := self._entries.get(key)) is not None:
-                    entry.jobs.add(job)
+            for entry in self._entries.known(keys):
+                entry.jobs.add(job)
 
     def adopt(self, found: Iterable[Saved], job: JobId) -> list[CheckpointKey]:
         """Hold checkpoints that lie in files of another process, until the job releases them."""
@@ -217,13 +229,12 @@ class Store:
         it is durable."""
         idle: list[CheckpointKey] = []
         with self._lock:
-            for key in keys:
-                entry = self._entries.get(key)
-                if entry is None or (entry.jobs and job not in entry.jobs):
+            for entry in self._entries.known(keys):
+                if entry.jobs and job not in entry.jobs:
                     continue
                 entry.jobs.discard(job)  # none has it if it was read without being held
                 if not entry.jobs and not (entry.durable and entry.busy):
-                    idle += [key] if entry.durable else []
+                    idle += [entry.committed.key] if entry.durable else []
                     self._idle(entry)
             self._trim_idle()
         if self._directory is not None:
@@ -257,7 +268,10 @@ class Store:
         with self._lock:
             missing = [key for key in keys if key not in self._entries]
         try:
-            found = directory.find_all(missing) if missing else []
+            found = list(map(Entry.found, directory.find_all(missing))) if missing else []
+            known = {one.committed.key for one in found}
+            if len(found) < len(missing) and not directory.far:
+                found += joined_in(directory, [key for key in missing if key not in known])
         except CheckpointError as error:
             if directory.far:  # it may be there again when a job tries once more
                 raise
@@ -265,9 +279,9 @@ class Store:
                 raise fatal from None
             return
         with self._lock:
-            for saved in found:
-                if saved.committed.key not in self._entries:
-                    self._entries.insert(Entry(saved.committed, None, saved=saved, durable=True))
+            for entry in found:
+                if entry.committed.key not in self._entries:
+                    self._entries.insert(entry)
 
     def _take_up(self, keys: Sequence[CheckpointKey]) -> None:
         """A job wants these again, which were only kept in memory until now: their files stay, if they still exist."""
@@ -296,6 +310,8 @@ class Store:
             found = [tables[number] for number in numbers]
         elif saved is not None:
             found = [self._load(entry, saved, number) for number in numbers]
+        elif entry.slices:
+            found = [self.read(key, number) for number in numbers for key in entry.slices]
         else:
             raise CheckpointError(f"checkpoint {entry.committed.key} is not present any more")
         return found[0] if len(found) == 1 else pa.concat_tables(found)

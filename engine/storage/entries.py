@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from qoop.engine.digest import Digest
 from qoop.engine.events import Committed
+from qoop.engine.storage.growing import Made
 from qoop.engine.storage.guard import Origin, Side
 from qoop.engine.storage.manifest import Saved
-from qoop.engine.task import CheckpointKey, JobId
+from qoop.engine.task import CheckpointKey, JobId, joined_key
 from qoop.planner.plan import Signature
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from qoop.engine.storage.retention import Checkpoints
+
+_INDEX = "qoop slices"
+"""The metadata that name the slices of an output: layout and part of each, in JSON."""
 
 _OWN_BYTES = 4_096
 """The memory of an output besides its rows, about: an answer without rows takes some, too."""
@@ -27,6 +38,7 @@ class Entry:
 
     origin: what made it; None if it must not be shared, or if it was found.
     unpinned: its file may be removed, for no job needed it. maker: the job whose task made it; empty if it was found.
+    slices: the outputs that it consists of; empty: it is one by itself.
     """
 
     committed: Committed
@@ -39,6 +51,7 @@ class Entry:
     unpinned: bool = False
     jobs: set[JobId] = field(default_factory=set)
     maker: JobId = ""
+    slices: tuple[CheckpointKey, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -49,6 +62,19 @@ class Entry:
         """It is nowhere but where durable outputs go, which may be another machine."""
         return self.tables is None and self.mapped is None and self.durable
 
+    @classmethod
+    def found(cls, saved: Saved) -> Self:
+        """A durable output of another process."""
+        return cls(saved.committed, None, saved=saved, durable=True)
+
+    @property
+    def index(self) -> tuple[Committed, tuple[pa.Table, ...]]:
+        """The durable output that says of which slices it consists."""
+        slices = json.dumps([(one.layout, one.part) for one in self.slices])  # a list as a column would load pandas
+        table = pa.schema([], {_INDEX: slices}).empty_table()
+        facts = replace(self.committed, key=joined_key(self.committed.key), rows=(0,), bytes=(0,), finished=False)
+        return replace(facts, digest=None), (table,)
+
     def digested(self, digest: Callable[[], Digest]) -> Digest:
         """The digest of its rows, made if it has none yet."""
         found = self.committed.digest
@@ -56,6 +82,22 @@ class Entry:
             found = digest()
             self.committed = replace(self.committed, digest=found)
         return found
+
+
+def joined_in(directory: Checkpoints, keys: Sequence[CheckpointKey]) -> list[Entry]:
+    """Those of the outputs that consist of slices, with these. Raises CheckpointError."""
+    entries = list[Entry]()
+    by_index = {joined_key(key): key for key in keys}
+    for index in directory.find_all(list(by_index)):
+        whole = by_index[index.committed.key]
+        metadata = directory.read(index, 0).schema.metadata or {}
+        slices = tuple(CheckpointKey(whole.signature, *one) for one in json.loads(metadata[_INDEX.encode()]))
+        found = directory.find_all(slices)
+        if len(found) == len(slices):
+            made = Made((), slices=[one.committed for one in found])
+            committed = replace(index.committed, key=whole, rows=made.rows, bytes=made.bytes)
+            entries += [*map(Entry.found, found), Entry(committed, None, slices=slices)]
+    return entries
 
 
 def side_of(entries: Sequence[Entry], digested: Callable[[Entry], Digest]) -> Side:
@@ -85,6 +127,12 @@ class Entries:
 
     def get(self, key: CheckpointKey) -> Entry | None:
         return self._entries.get(key)
+
+    def known(self, keys: Iterable[CheckpointKey]) -> list[Entry]:
+        """Those of the outputs that are known, and the slices that they consist of."""
+        found = [entry for key in keys if (entry := self._entries.get(key)) is not None]
+        slices = [key for entry in found for key in entry.slices]
+        return found + [entry for key in slices if (entry := self._entries.get(key)) is not None]
 
     def values(self) -> list[Entry]:
         return list(self._entries.values())

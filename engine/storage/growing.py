@@ -5,7 +5,7 @@ A task hands over its rows batch by batch, so what it holds of its output is bou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -15,6 +15,7 @@ import pyarrow as pa
 from qoop.catalog.errors import DiskFull
 from qoop.catalog.value import value
 from qoop.engine.clock import Stopwatch
+from qoop.engine.events import Committed
 from qoop.engine.storage.segments import Spilling
 
 _RUN = 32 << 20  # bytes that are written to the file at a time
@@ -25,10 +26,30 @@ Admit = Callable[[int, int], bool]
 
 @value
 class Made:
-    """The output of a task, by partition. mapped: the rows lie in a file, and take no memory."""
+    """The output of a task, by partition. mapped: the rows lie in a file, and take no memory.
+
+    slices: the durable outputs that it consists of, in place of tables. earlier_seconds: that other processes took for
+    those that were there.
+    """
 
     tables: tuple[pa.Table, ...]
     mapped: bool = False
+    slices: Sequence[Committed] = ()
+    earlier_seconds: float = 0.0
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """By partition."""
+        return tuple(one.num_rows for one in self.tables) or _sums([one.rows for one in self.slices])
+
+    @property
+    def bytes(self) -> tuple[int, ...]:
+        """By partition."""
+        return tuple(one.nbytes for one in self.tables) or _sums([one.bytes for one in self.slices])
+
+
+def _sums(each: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    return tuple(map(sum, zip(*each, strict=True)))
 
 
 class Output(Protocol):

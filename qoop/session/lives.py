@@ -30,7 +30,7 @@ from qoop.catalog.stores.private import lock_now, make_folder, open_private, wri
 from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.value import value
 from qoop.engine.storage.manifest import checkpoint_name, manifests
-from qoop.engine.task import checkpoint_key
+from qoop.engine.task import CheckpointKey, checkpoint_key, joined_key
 from qoop.planner.plan import Plan
 from qoop.query.earlier_work import SHORTER
 from qoop.query.statements.normal_text import normal_text
@@ -46,7 +46,8 @@ shortest one would only have more tasks, and each is cut in other parts than the
 class LifeRecord:
     """begun: seconds since 1970 at the start of the first process. lives: the processes that have run it.
 
-    process: the number of the last one. outputs: the names of all outputs of the plan. written: the file that the
+    process: the number of the last one. outputs: the names of all outputs of the plan, each with that of the index of
+    its slices. written: the file that the
     answer is about to be moved to; empty: there is no answer yet. inode: of that file; 0: of a table.
     made: the number of outputs in the folder when the last life began. fruitless: lives that ran tasks for most of
     their time and have added none, less those since then that have. planned: the seconds of a life that the plan was
@@ -138,7 +139,7 @@ class RunLives:
         keys = [checkpoint_key(stage, part) for stage in plan.stages for part in range(stage.width)]
         started = self.record.started or time.monotonic() - self._begun
         try:
-            self._write(replace(self.record, outputs=tuple(map(checkpoint_name, keys)), started=started))
+            self._write(replace(self.record, outputs=tuple(map(_names, keys)), started=started))
         except OSError as error:
             say(f"{self._path.parent} cannot be written ({error.strerror}): `qoop runs` may show an earlier plan")
 
@@ -218,11 +219,16 @@ def forget_old(checkpoints: Path, key: bytes | None, seconds: float) -> int:
 
 
 def _listed(path: Path, record: LifeRecord, sizes: dict[str, int]) -> UnfinishedRun:
-    made = [sizes[name] for name in record.outputs if name in sizes]
+    made = [sizes[name] for names in record.outputs for name in names.split() if name in sizes]
     living = _is_living(path)
     return UnfinishedRun(
         record.text, living, record.lives, len(made), len(record.outputs), sum(made), _age(path), record.process
     )
+
+
+def _names(key: CheckpointKey) -> str:
+    """The names under which an output may exist: as one, or as the index of its slices."""
+    return f"{checkpoint_name(key)} {checkpoint_name(joined_key(key))}"
 
 
 def _is_living(path: Path) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import duckdb
 import pyarrow as pa
@@ -17,9 +18,10 @@ from qoop.catalog.table import Table
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.events import Event, TaskFailed, TaskSucceeded
 from qoop.engine.kernel import Kernel
+from qoop.engine.storage.manifest import checkpoint_name
 from qoop.engine.storage.retention import Retention
 from qoop.engine.task import AttemptId, ResolvedInput, Slice, Slicing, TaskId, TaskSpec, checkpoint_key, slices_of
-from qoop.planner.plan import Estimate, Layout, Resources, Stage, StageInput, TableInput
+from qoop.planner.plan import Layout, Resources, Stage, StageInput, TableInput
 
 N = (("n", "BIGINT"),)
 KEYED = (("k", "BIGINT"), *N)
@@ -164,9 +166,63 @@ def test_the_slices_of_a_table_are_pieces_of_it(place: Place, tmp_path: Path) ->
     assert sorted(backend.read(spec.key)["n"].to_pylist()) == list(range(20000 - whole.rows, 20000))
 
 
+def test_a_task_that_was_lost_without_a_slice_is_cut_finer(place: Place) -> None:
+    """Its estimate was too low: as where one of its parts has most of the rows."""
+    interrupted(place, 1, 0)
+    interrupted(place, 1, 0)
+    interrupted(place, 1, 1)
+    assert place.computed[1:] == [Slice(0, 4)]
+    backend = place.new()
+    first, *_ = readers(backend, 1)
+    [event] = run(backend, first)
+    assert isinstance(event, TaskSucceeded) and place.computed[1:] == [Slice(2, 4), Slice(1, 4), Slice(3, 4)]
+
+
+def test_a_task_in_slices_is_not_written_again_and_the_next_process_finds_it(place: Place) -> None:
+    backend = place.new()
+    [first, *_] = readers(backend, 4)
+    [event] = run(backend, first)
+    assert isinstance(event, TaskSucceeded)
+    rows = backend.read(first.key)
+    backend.release(first.attempt.task.job, [first.key])
+    backend = place.new()
+    [found] = backend.store.present([first.key], "next")
+    assert found.rows == event.committed.rows and sum(found.rows) == rows.num_rows > 0
+    assert [backend.store.read(first.key, part).num_rows for part in range(2)] == list(found.rows)
+    assert backend.read(first.key).sort_by("k") == rows.sort_by("k") and not place.computed
+    written = [file.stat().st_size for file in (place.folder / "kept").glob("*.arrow")]
+    assert sum(size > 1_000 for size in written) == 4 + 1, "the slices, and what they read"
+
+
+def test_a_slice_that_is_gone_is_computed_again(place: Place) -> None:
+    backend = place.new()
+    run(backend, readers(backend, 2)[0])
+    backend = place.new()
+    [first, *_] = readers(backend, 2)
+    [one, _] = Slice().halves()
+    name = checkpoint_name(one.key(first.key))
+    (place.folder / "kept" / f"{name}.json").unlink()
+    assert not backend.store.present([first.key], "next")
+    [event] = run(backend, first)
+    assert isinstance(event, TaskSucceeded) and [one for one in place.computed if one] == [one]
+
+
+def test_the_seconds_of_a_task_are_those_of_all_its_slices(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of those that another process has made: the next ones plan by it."""
+    clock = SimpleNamespace(perf_counter=count(0.0, 100.0).__next__)
+    monkeypatch.setattr("qoop.engine.backends.sliced.time", clock)
+    interrupted(place, 4, 3)
+    backend = place.new()
+    first, *_ = readers(backend, 4)
+    [event] = run(backend, first)
+    assert isinstance(event, TaskSucceeded) and 300.0 <= event.committed.seconds < 400.0
+
+
 def test_tasks_are_cut_that_could_as_well_be_more() -> None:
-    long = replace(GROUP, estimate=Estimate(task_seconds=1.0))
-    assert [slices_of(long, seconds) for seconds in (float("inf"), 1.0, 0.6, 0.5, 0.2, 0.001)] == [1, 1, 2, 2, 8, 16]
-    assert not slices_of(replace(long, width=1), 0.1), "its groups may be anywhere"
-    assert not slices_of(replace(long, inputs=(StageInput("x", "make", "all"),)), 0.1)
-    assert not slices_of(replace(long, inputs=(*long.inputs, StageInput("y", "other", "forward"))), 0.1)
+    table = replace(GROUP, inputs=(TableInput("rows", "rows", "1", ("n",), True),))
+    targets = (float("inf"), 1.0, 0.6, 0.5, 0.2, 0.001)
+    assert [slices_of(table, 1.0, seconds) for seconds in targets] == [1, 1, 2, 2, 8, 16]
+    assert [slices_of(GROUP, 1.0, seconds) for seconds in targets] == [1, 1, 1, 1, 2, 16], "each finds its rows again"
+    assert not slices_of(replace(GROUP, width=1), 1.0, 0.1), "its groups may be anywhere"
+    assert not slices_of(replace(GROUP, inputs=(StageInput("x", "make", "all"),)), 1.0, 0.1)
+    assert not slices_of(replace(GROUP, inputs=(*GROUP.inputs, StageInput("y", "other", "forward"))), 1.0, 0.1)
