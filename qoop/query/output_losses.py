@@ -11,10 +11,10 @@ from math import inf, sqrt
 from typing import TYPE_CHECKING
 
 from qoop.catalog.value import value
-from qoop.engine.task import CheckpointKey, checkpoint_key, slices_of
+from qoop.engine.task import AGAIN_PART, SLICE_SECONDS, CheckpointKey, checkpoint_key, slices_of
 from qoop.planner.finish import NOTHING, Done
 from qoop.planner.plan import Resources
-from qoop.planner.search.candidate import MOST_TOLERANCE, Candidate
+from qoop.planner.search.candidate import Candidate
 
 if TYPE_CHECKING:
     from typing import Self
@@ -44,8 +44,10 @@ GOES_ON_PART = 0.5
 """A plan that has begun goes on where the rest of its tasks take at most this part of a life."""
 
 LONGEST_PART = 0.9
-"""The part of a life up to which the loss of a longer and longer task grows; a task that is longer still may never
-end."""
+"""The part of a life up to which the loss of a longer and longer task grows."""
+
+HOPELESS = 100.0
+"""The factor for a task that takes longer than a life: it may never end."""
 
 OUTPUT_SECONDS = 0.015
 """Seconds that one more task with a durable output costs: query 67 at scale 10 takes 11.7 cpu seconds in 193 tasks, and
@@ -55,12 +57,16 @@ FREE = 0.03
 """See `OutputLosses.free`. Query 78 at scale 10, on two slots and 2 GB, took 3.79 s by the usual plan, whose last task
 has half of the work. It took as long by one that should take 0.6 % more, and has no task above 0.7 s."""
 
-SLICE_SECONDS = 0.03
-"""Seconds that one more slice of a task costs (`engine/backends/sliced.py`): its inputs are read again. A
-fourth of 3 million rows is found in 0.03 s."""
+COLD = 2.0
+"""The factor by which tasks of a short life take longer than estimated, as long as no output of theirs says it. Those
+of query 78 at scale 10 take 1.6 to 3 times as long: files, footers and outputs are read for the first time."""
 
-NEARLY = 1.0 + MOST_TOLERANCE
-"""Plans count as equal up to this multiple of the seconds of the best: of these, one with fewer outputs is taken."""
+MUCH = 1.5
+"""A plan that has begun is left for one that takes less than its seconds over this."""
+
+NEARLY = 1.03
+"""Plans count as equal up to this multiple of the seconds of the best: of these, the one with the shortest tasks is
+taken."""
 
 
 @value
@@ -100,22 +106,27 @@ class OutputLosses:
 
         made: the seconds that these outputs took, by key.
         """
-        if self.life is None or not made:
+        if self.life is None:
             return self
         estimates: dict[CheckpointKey, float] = {}
         for one in candidates:
             for stage, seconds in zip(one.plan.stages, one.finish.on(share)[0].seconds, strict=True):
                 estimates.update((checkpoint_key(stage, part), seconds) for part in range(stage.width))
         estimated = sum(seconds for key, seconds in estimates.items() if key in made)
-        factor = sum(seconds for key, seconds in made.items() if key in estimates) / estimated if estimated else 1.0
+        factor = sum(seconds for key, seconds in made.items() if key in estimates) / estimated if estimated else COLD
         return replace(self, life=self.life / max(1.0, factor))
 
     def first_to_end(self, candidates: Sequence[Candidate], share: Resources, done: Sequence[Done]) -> int:
         """The place of the plan whose rest ends first by processes that last one `life` each; of nearly equal ones,
-        that with the fewest tasks left."""
+        that with the shortest tasks. The plan of which most is done goes on unless another ends much earlier: the
+        next processes may have other sizes."""
         seconds = [self.seconds(one, share, parts) for one, parts in zip(candidates, done, strict=True)]
+        made = [_made(one, share, parts) for one, parts in zip(candidates, done, strict=True)]
+        most = max(range(len(made)), key=lambda place: (made[place], -seconds[place]))
+        if made[most] and seconds[most] <= MUCH * min(seconds):
+            return most
         near = [place for place, one in enumerate(seconds) if one <= NEARLY * min(seconds)]
-        return min(near, key=lambda place: (sum(candidates[place].finish.needed(done[place])), seconds[place]))
+        return min(near, key=lambda place: (candidates[place].longest_task(share), seconds[place]))
 
     def seconds(self, one: Candidate, share: Resources, done: Done = NOTHING) -> float:
         """The seconds until the rest of a plan is done, where each process loses its running tasks."""
@@ -147,15 +158,17 @@ class OutputLosses:
             if dependent:
                 together += number * length
             else:
-                slices = max(1, slices_of(stage, self.slice_seconds))
-                units.append(_Unit(number * slices, length / slices, length / slices))
+                slices = max(1, slices_of(stage, length, self.slice_seconds))
+                of_outputs = slices > 1 and any(item.mode == "partition" for item in stage.stage_inputs)
+                each = length / slices + AGAIN_PART * length * of_outputs
+                units.append(_Unit(number * slices, each, each))
         return [*units, _Unit(1, together, together / share.cpu, together=True)] if together else units
 
     def _made_again(self, seconds: float) -> float:
         """The number of times that a task of that length is begun until it ends, in the mean."""
         if self.life is None or self.life == inf:
             return part_lost(seconds, self.between)
-        return 1.0 / (1.0 - min(LONGEST_PART, seconds / self.life))
+        return HOPELESS if seconds > self.life else 1.0 / (1.0 - min(LONGEST_PART, seconds / self.life))
 
     def with_losses(self, seconds: float) -> float:
         """The seconds that one task takes, with the work that is lost with its process."""
@@ -192,6 +205,12 @@ class _Unit:
     seconds: float
     lasts: float
     together: bool = False
+
+
+def _made(one: Candidate, share: Resources, done: Done) -> float:
+    """Estimated seconds of the outputs that exist."""
+    seconds = one.finish.on(share)[0].seconds
+    return sum(done.parts.get(stage.id, 0) * length for stage, length in zip(one.plan.stages, seconds, strict=True))
 
 
 def _dependent(one: Candidate) -> list[bool]:

@@ -21,7 +21,7 @@ from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.planner.planner import Planning
 from qoop.planner.search.candidate import Candidate
 from qoop.query.job import Planned
-from qoop.query.output_losses import OutputLosses
+from qoop.query.output_losses import COLD, OutputLosses
 from qoop.query.quick_plans import best_of
 from qoop.session.earlier_runs import EarlierRuns
 from qoop.session.lives import RunLives
@@ -210,6 +210,21 @@ def test_the_plan_that_ends_first_depends_on_the_length_of_a_life() -> None:
     assert OutputLosses(True, 30.0).ends(whole, slot, Done({"s0": 1}))
 
 
+def test_a_plan_goes_on_unless_another_ends_much_earlier() -> None:
+    """The next processes may have other sizes, by which other plans are a little better."""
+    slot, begun = Resources(1), Done({"s0": 2})
+    one, other = candidate((20, 1.0)), candidate((25, 0.7))
+    losses = OutputLosses(True, 10.0)
+    assert losses.first_to_end([one, other], slot, [Done(), Done()]) == 1
+    assert losses.first_to_end([one, other], slot, [begun, Done()]) == 0
+    assert losses.first_to_end([one, candidate((25, 0.1))], slot, [begun, Done()]) == 1
+
+
+def test_a_task_longer_than_a_life_is_worse_than_any_number_of_shorter_ones() -> None:
+    slot, nothing = Resources(1), [Done(), Done()]
+    assert OutputLosses(True, 1.0).first_to_end([candidate((1, 1.1)), candidate((60, 0.2))], slot, nothing) == 1
+
+
 def test_where_outputs_survive_a_process_short_tasks_may_take_a_little_longer() -> None:
     slots, usual, short = Resources(2), candidate((1, 6.0)), candidate((12, 1.02))
     assert short.longest_task(slots) < 0.2 * usual.longest_task(slots)
@@ -242,4 +257,4 @@ def test_tasks_that_took_longer_than_estimated_make_a_life_shorter() -> None:
     losses = OutputLosses(True, 60.0)
     assert losses.slowed([plan], Resources(1), {key: 3.0}).life == pytest.approx(20.0, rel=0.01)
     assert losses.slowed([plan], Resources(1), {key: 0.1}).life == 60.0
-    assert losses.slowed([plan], Resources(1), {}) == losses
+    assert losses.slowed([plan], Resources(1), {}).life == 60.0 / COLD, "nothing is known"
