@@ -122,9 +122,13 @@ class UntilDone:
     """One life of a query that survives its processes, as of ``qoop run --until-done``."""
 
     def __init__(self, task: Task) -> None:
-        import qoop
+        import numpy
+        import pyarrow.compute
 
-        self.task = task
+        import qoop
+        import qoop.session.until_done
+
+        self.task, self.loaded = task, (numpy, pyarrow.compute)  # which the first task of several would load
         with qoop.connect() as session:
             session.alternatives("SELECT 1")  # loads the modules
 
