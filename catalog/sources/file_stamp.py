@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
+from itertools import compress
+from operator import ne
 
 from qoop.catalog.errors import SourceError, TableChanged
 from qoop.catalog.value import value
@@ -165,3 +167,12 @@ def content_digest(path: str) -> str:
         while chunk := stream.read(_CHUNK):
             state.update(chunk)
     return state.hexdigest()
+
+
+def different(some: Mapping[str, object], others: Mapping[str, object]) -> frozenset[str]:
+    """The keys of a mapping that others lack, or for which they have another value.
+
+    >>> sorted(different({"a": "1", "b": "1", "c": "1"}, {"b": "1", "c": "2", "d": "1"}))
+    ['a', 'c']
+    """
+    return frozenset(compress(some, map(ne, some.values(), map(others.get, some))))  # a refresh does it for each file

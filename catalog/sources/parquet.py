@@ -7,14 +7,14 @@ A file is known by its stamp and its footer, as reading all of it would take lon
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field, replace
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from itertools import accumulate, chain
 from sys import intern
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import duckdb
 import pyarrow as pa
@@ -59,6 +59,7 @@ _SAMPLE_GROUPS = 32
 _SCANS = 64  # sets of columns whose SELECT is remembered
 _READERS = 4  # threads that read whole files
 _WORTH_LEAVING = 65_536  # rows: to decode a column of them takes as long as another SELECT
+_V = TypeVar("_V")
 MOST_FOOTERS = 64
 """Footers of a table that are read for statistics: each takes about a millisecond."""
 
@@ -144,6 +145,24 @@ class ParquetSource:
     def only(self, paths: Collection[str]) -> ParquetSource:
         """Its files at these paths."""
         return replace(self, files=tuple(file for file in self.files if file.file.path in paths))
+
+    def with_changes(self, gone: Collection[str], came: Sequence[ParquetFile]) -> ParquetSource:
+        """The source of a folder's files, in the order of their paths, after few have changed. gone: the paths of those
+        that are no longer there, or are others now. came: the new ones, and these others."""
+        by_path = _with_changes(self._by_path, gone, {file.file.path: file for file in came})
+        made = replace(self, files=tuple([by_path[path] for path in sorted(by_path)]))
+        vars(made).update(
+            rows=self.rows - sum(self._by_path[path].rows for path in gone) + sum(file.rows for file in came),
+            _by_path=by_path,
+            stamps=_with_changes(self.stamps, gone, {file.file.path: file.file.stamp for file in came}),
+            _identities=_with_changes(self._identities, gone, {file.file.path: file.identity for file in came}),
+            _file_rows=_with_changes(self._file_rows, gone, {file.file.path: file.rows for file in came}),
+        )
+        return made
+
+    @cached_property
+    def _by_path(self) -> Mapping[str, ParquetFile]:
+        return {file.file.path: file for file in self.files}
 
     @property
     def compactable(self) -> bool:
@@ -329,6 +348,13 @@ class ParquetSource:
     def attach(self) -> None:
         """Nothing to attach."""
         return
+
+
+def _with_changes(known: Mapping[str, _V], gone: Iterable[str], came: dict[str, _V]) -> dict[str, _V]:
+    left = dict(known)
+    for path in gone:
+        del left[path]
+    return left | came
 
 
 def reach(source: Source, connection: duckdb.DuckDBPyConnection) -> None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import filterfalse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from qoop.catalog import arrow_input
 from qoop.catalog.duckdb_introspection import has_name
 from qoop.catalog.errors import SourceError
 from qoop.catalog.interrupts import interruptibly
-from qoop.catalog.sources.file_stamp import File, Stamp, file_stamp, reading, unchanged
+from qoop.catalog.sources.file_stamp import File, Stamp, different, file_stamp, reading, unchanged
 from qoop.catalog.sources.files import CREATED, Found, find_files, hive_columns, is_sqlite, lake_of, sql_path
 from qoop.catalog.sources.memory import ArrowSource, by_duckdb, category, is_arrays, of_pandas
 from qoop.catalog.sources.parquet import ParquetFile, ParquetSource, columns_by_footer, open_parquet, reach
@@ -255,6 +256,8 @@ def _open_path(
     if kind is not None:
         return _lake_table(probe, name, kind, origin)
     found = _found(origin) if found is None else found
+    if before is not None and (followed := _followed(before, origin, found)) is not None:
+        return followed
     paths = found.paths
     if not paths:
         raise SourceError(f"{origin.place} holds no Parquet, CSV or JSON files")
@@ -273,6 +276,24 @@ def _open_path(
         open_text = open_csv if kind == "csv" else open_json
         columns, source = interruptibly(cursor, lambda: open_text(cursor, paths))
     return _table(name, columns, source, origin)
+
+
+def _followed(before: Table, origin: Origin, found: Found) -> Table | None:
+    """The table over the files of a flat folder of which few have changed; None: each has to be looked at."""
+    source = before.source
+    if not isinstance(source, ParquetSource) or not found.flat or source.by_content or source.casts or source.log:
+        return None
+    gone, there = different(source.stamps, found.stamps), source.stamps
+    came = sorted([*filterfalse(there.__contains__, found.stamps), *filter(found.stamps.__contains__, gone)])
+    first = source.files[0]  # it decides the columns
+    if source.partitions or first.file.path in gone or any(path <= first.file.path or "=" in path for path in came):
+        return None
+    if not all(path.endswith(PARQUET[0]) for path in came):
+        return None
+    opened = open_parquet(came, stamps={path: found.stamps[path] for path in came})
+    if any(file.schema != first.schema for file in opened):
+        return None
+    return _table(before.name, before.columns, source.with_changes(gone, opened), origin, ParquetSource(tuple(opened)))
 
 
 def _found(origin: Origin) -> Found:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cached_property, lru_cache
 from hashlib import blake2b
-from itertools import chain, compress, filterfalse
-from operator import ne
+from itertools import chain, filterfalse
 
+from qoop.catalog.sources.file_stamp import different
 from qoop.catalog.table import Compaction
 from qoop.catalog.value import value
 
@@ -89,15 +89,6 @@ class Tree:
                 leaves[place] = ()
             leaves[touched[0]] = made
         return Tree(tuple(leaves)), made_of
-
-
-def different(some: Mapping[str, str], others: Mapping[str, str]) -> frozenset[str]:
-    """The keys of a mapping that others lack, or for which they have another value.
-
-    >>> sorted(different({"a": "1", "b": "1", "c": "1"}, {"b": "1", "c": "2", "d": "1"}))
-    ['a', 'c']
-    """
-    return frozenset(compress(some, map(ne, some.values(), map(others.get, some))))  # a refresh does it for each file
 
 
 def _present(leaf: Leaf, files: Mapping[str, str], changed: Set[str]) -> Leaf:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from qoop.catalog.errors import CatalogError, QoopError, QueryError, UnknownTable
+from qoop.catalog.sources.file_stamp import different
 from qoop.catalog.table import has_files
 from qoop.catalog.user_key import user_key
 from qoop.catalog.value import value
@@ -24,7 +25,6 @@ from qoop.programs.views.incremental import NO_SUMS, Below, Incremental
 from qoop.programs.views.owner import Owner, Refreshment, Target
 from qoop.programs.views.planning import ViewSession
 from qoop.programs.views.refreshing import Refreshing
-from qoop.programs.views.tree import different
 from qoop.programs.views.watching import Watching
 from qoop.query.result import Result
 from qoop.query.statements.materialized import (

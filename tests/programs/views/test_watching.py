@@ -58,6 +58,12 @@ def compared(catalog: Catalog, watch: Watching, monkeypatch: pytest.MonkeyPatch 
         assert found is not None
         changed |= catalog.refresh("t", found) is not None
     assert found.stamps == find_files(str(catalog.table("t").origin.place), (".parquet",)).stamps
+    with Catalog() as other:
+        there, fresh = catalog.table("t"), other.register("t", str(catalog.table("t").origin.place))
+        assert (there.version, there.rows, there.columns) == (fresh.version, fresh.rows, fresh.columns)
+        for name in ("stamps", "identities", "file_rows"):
+            one, two = (getattr(each.source, name) for each in (there, fresh))
+            assert (one() == two()) if callable(one) else one == two
     return changed
 
 
