@@ -57,10 +57,6 @@ FREE = 0.03
 """See `OutputLosses.free`. Query 78 at scale 10, on two slots and 2 GB, took 3.79 s by the usual plan, whose last task
 has half of the work. It took as long by one that should take 0.6 % more, and has no task above 0.7 s."""
 
-COLD = 2.0
-"""The factor by which tasks of a short life take longer than estimated, as long as no output of theirs says it. Those
-of query 78 at scale 10 take 1.6 to 3 times as long: files, footers and outputs are read for the first time."""
-
 MUCH = 1.5
 """A plan that has begun is left for one that takes less than its seconds over this."""
 
@@ -106,14 +102,14 @@ class OutputLosses:
 
         made: the seconds that these outputs took, by key.
         """
-        if self.life is None:
+        if self.life is None or not made:
             return self
         estimates: dict[CheckpointKey, float] = {}
         for one in candidates:
             for stage, seconds in zip(one.plan.stages, one.finish.on(share)[0].seconds, strict=True):
                 estimates.update((checkpoint_key(stage, part), seconds) for part in range(stage.width))
         estimated = sum(seconds for key, seconds in estimates.items() if key in made)
-        factor = sum(seconds for key, seconds in made.items() if key in estimates) / estimated if estimated else COLD
+        factor = sum(seconds for key, seconds in made.items() if key in estimates) / estimated if estimated else 1.0
         return replace(self, life=self.life / max(1.0, factor))
 
     def first_to_end(self, candidates: Sequence[Candidate], share: Resources, done: Sequence[Done]) -> int:

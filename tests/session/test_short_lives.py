@@ -21,7 +21,7 @@ from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.planner.planner import Planning
 from qoop.planner.search.candidate import Candidate
 from qoop.query.job import Planned
-from qoop.query.output_losses import COLD, OutputLosses
+from qoop.query.output_losses import OutputLosses
 from qoop.query.quick_plans import best_of
 from qoop.session.earlier_runs import EarlierRuns
 from qoop.session.lives import RunLives
@@ -257,4 +257,4 @@ def test_tasks_that_took_longer_than_estimated_make_a_life_shorter() -> None:
     losses = OutputLosses(True, 60.0)
     assert losses.slowed([plan], Resources(1), {key: 3.0}).life == pytest.approx(20.0, rel=0.01)
     assert losses.slowed([plan], Resources(1), {key: 0.1}).life == 60.0
-    assert losses.slowed([plan], Resources(1), {}).life == 60.0 / COLD, "nothing is known"
+    assert losses.slowed([plan], Resources(1), {}) == losses
