@@ -12,7 +12,7 @@ from pathlib import Path
 import duckdb
 import pytest
 from prompt_toolkit.application import create_app_session
-from prompt_toolkit.input import DummyInput
+from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 import qoop
@@ -26,8 +26,11 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("QOOP_HISTORY", str(tmp_path_factory.mktemp("h") / "h"))
         made = Shell(lambda: pytest.fail("it is open"))
-    terminal = create_app_session(input=DummyInput(), output=DummyOutput())
-    with terminal, qoop.connect(slots=1, memory="1GB") as session:
+    with (
+        create_pipe_input() as keys,  # which stays open: a query that takes long on a busy machine reads it
+        create_app_session(input=keys, output=DummyOutput()),
+        qoop.connect(slots=1, memory="1GB") as session,
+    ):
         made._opened.set_result(session)
         made.timing = False
         yield made

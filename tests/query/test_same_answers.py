@@ -134,6 +134,29 @@ def test_statements_with_pivots(both: Both) -> None:
         both.session.sql("PIVOT (FROM t WHERE false) ON s")
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "INSERT INTO p PIVOT t ON c USING sum(v)",
+        "INSERT INTO p (PIVOT t ON c USING sum(v))",
+        "INSERT INTO p WITH q AS (PIVOT t ON c USING sum(v)) FROM q",
+        "WITH q AS (PIVOT t ON c USING sum(v)) INSERT INTO p FROM q",
+        'UPDATE p SET a = q."1" FROM (PIVOT t ON c USING sum(v)) AS q WHERE q.k = p.k',
+        "DELETE FROM p USING (PIVOT t ON c USING sum(v)) AS q WHERE q.k = p.k",
+        "MERGE INTO p USING (PIVOT t ON c USING sum(v)) q ON q.k = p.k WHEN NOT MATCHED THEN INSERT VALUES (k, 1, 2)",
+    ],
+)
+def test_changes_by_pivots(change: str) -> None:
+    make = """CREATE TABLE t AS SELECT i % 3 AS k, i % 2 AS c, i AS v FROM range(12) AS r(i);
+        CREATE TABLE p AS SELECT 1::BIGINT AS k, 5::HUGEINT AS a, 6::HUGEINT AS b"""
+    with qoop.connect(slots=1, memory="300MB") as session, duckdb.connect() as oracle:
+        found, expected = (
+            [ask(text) for text in (make, change, "FROM p ORDER BY k, a")][-1].fetchall()
+            for ask in (session.sql, oracle.execute)
+        )
+    assert found == expected != [(1, 5, 6)]
+
+
 @pytest.mark.parametrize("name", MEANT)
 def test_meant(both: Both, name: str) -> None:
     both.check(MEANT[name])

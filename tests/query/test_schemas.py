@@ -143,3 +143,27 @@ def test_a_locked_session_reads_schemas_and_makes_none(tmp_path: Path) -> None:
         for text in ("CREATE SCHEMA other", "DROP SCHEMA s CASCADE"):
             with pytest.raises(qoop.Forbidden, match="makes no schemas"):
                 session.sql(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT (SELECT s.t.a FROM s.t WHERE s.t.a < z.t.a) AS x FROM z.t",
+        "SELECT s.t.a, z.t.b FROM s.t JOIN z.t ON s.t.a < z.t.a",
+        "SELECT main.t.a, s.t.a FROM main.t, s.t",
+        "SELECT * FROM s.t, z.t, t",
+        "SELECT s.t.a FROM s.t UNION ALL SELECT t.a FROM z.t",
+        "SELECT t.a FROM s.t UNION ALL SELECT t.b FROM z.t",
+        "SELECT t.a FROM z.t WHERE t.a IN (SELECT s.t.a + 2 FROM s.t)",
+    ],
+)
+def test_tables_of_one_name_in_several_schemas_are_told_apart(text: str) -> None:
+    make = """CREATE SCHEMA s; CREATE SCHEMA z; CREATE TABLE s.t AS SELECT 1 AS a; CREATE TABLE t AS SELECT 2 AS a;
+        CREATE TABLE z.t AS SELECT 3 AS a, 4 AS b"""
+    with qoop.connect(slots=1, memory="300MB") as session, duckdb.connect() as oracle:
+        for statement in make.split(";"):
+            session.sql(statement)
+            oracle.execute(statement)
+        found, expected = session.sql(text), oracle.sql(text)
+        assert (found.columns, sorted(found.fetchall())) == (expected.columns, sorted(expected.fetchall()))
+        assert len(found) > 0

@@ -221,20 +221,46 @@ def _places(
     write: Callable[[str], str],
     is_own: Callable[[str], bool],
 ) -> Iterator[_Replacement]:
-    for node, named in nodes(tree_of(text)):
+    tree = list(nodes(tree_of(text)))
+    apart = _with_own_alias(tree, qualified, default)
+    for node, named in tree:
         match node.get("type"):
             case "BASE_TABLE" if not is_common_table(node, named):
                 schema, name = node.get("schema_name", ""), node["table_name"]
                 if (known := _known(node, qualified, default)) is not None:
-                    yield _table(text, node, partial(_constant, write(known)))
+                    alias = quoted(known.lower()) if known.lower() in apart else ""
+                    yield _table(text, node, partial(_constant, write(known)), alias)
                 elif catalog is not None and _is_of_catalog(schema, name) and (schema or not is_own(name)):
                     yield _table(text, node, lambda expression: quoted(catalog(expression)))
             case "TABLE_FUNCTION" if catalog is not None and _is_of_session(node["function"]["function_name"]):
                 yield _table(text, node, lambda expression: quoted(catalog(expression)))
             case "COLUMN_REF" if len(node["column_names"]) > 2:
-                before = _before_table(node["column_names"], qualified)
+                before, known = _before_table(node["column_names"], qualified)
                 if before:
-                    yield _column(text, node, before)
+                    yield _column(text, node, before, quoted(known) if known in apart else "")
+
+
+def _with_own_alias(tree: Iterable[tuple[Node, Names]], qualified: Collection[str], default: str | None) -> set[str]:
+    """The tables, in lower case, that need an alias of their own: other tables of the text have their last name, and
+    columns are written with all names of theirs, or none with the last one alone."""
+    tables: dict[str, set[str]] = {}  # without alias, by last name
+    written: set[str] = set()
+    by_last_name: set[str] = set()
+    for node, named in tree:
+        match node.get("type"):
+            case "BASE_TABLE" if not node.get("alias") and not is_common_table(node, named):
+                name = node["table_name"].lower()
+                tables.setdefault(name, set()).add((_known(node, qualified, default) or name).lower())
+            case "COLUMN_REF" if (
+                len(node["column_names"]) > 2 and (found := _before_table(node["column_names"], qualified))[0]
+            ):
+                written.add(found[1])
+            case "COLUMN_REF":
+                by_last_name.add(node["column_names"][0].lower())
+            case "STAR":
+                by_last_name.add(node.get("relation_name", "").lower())
+    crowded = {name: known for name, known in tables.items() if len(known) > 1}
+    return {one for name, known in crowded.items() for one in known if one in written or name not in by_last_name}
 
 
 def _constant(written: str, _: str) -> str:
@@ -256,10 +282,10 @@ def _known(node: Node, qualified: Collection[str], default: str | None) -> str |
     return next((found for one in tried if (found := ".".join(one)).lower() in qualified), None)
 
 
-def _before_table(names: Sequence[str], qualified: Collection[str]) -> int:
-    """The number of names before that of the table, of a column with more than two."""
+def _before_table(names: Sequence[str], qualified: Collection[str]) -> tuple[int, str]:
+    """The number of names before that of the table, of a column with more than two, and the table in lower case."""
     if names[0].lower() in _CATALOG_SCHEMAS:
-        return 1
+        return 1, ""
     lower = [name.lower() for name in names]
     for count in range(1, len(names) - 1):
         before = lower[:count] if lower[0] != OWN else lower[1:count]
@@ -267,9 +293,9 @@ def _before_table(names: Sequence[str], qualified: Collection[str]) -> int:
             continue
         if before[-1] == "main" and len(before) > 1:
             before = before[:-1]
-        if ".".join([*before, lower[count]]) in qualified:
-            return count
-    return 0
+        if (known := ".".join([*before, lower[count]])) in qualified:
+            return count, known
+    return 0, ""
 
 
 def _is_of_catalog(schema: str, name: str) -> bool:
@@ -287,8 +313,9 @@ def is_sweep(expression: str) -> bool:
     return re.split(r"\W", expression, maxsplit=1)[0].lower() == _SWEEP
 
 
-def _table(text: str, node: Node, written: Callable[[str], str]) -> _Replacement:
-    """A table, or a function with its arguments, in FROM. written: makes what stands in its place of the text there."""
+def _table(text: str, node: Node, written: Callable[[str], str], alias: str = "") -> _Replacement:
+    """A table, or a function with its arguments, in FROM. written: makes what stands in its place of the text there.
+    alias: where the text has none; empty: the last of its names."""
     before, words = _words_around(text, node) if "query_location" in node else _words_described(text, node)
     count = _dotted(words)
     last = words[count - 1]
@@ -296,14 +323,15 @@ def _table(text: str, node: Node, written: Callable[[str], str]) -> _Replacement
         count = behind_closing(words, count)
     start, end = words[0].start, words[count - 1].end
     alone = bool(before) and before[-1].says(*_ALONE)
-    alias = "" if node.get("alias") or alone else f" AS {last.text}"
-    return _Replacement(start, end, written(text[start:end]) + alias)
+    named = "" if node.get("alias") or alone else f" AS {alias or last.text}"
+    return _Replacement(start, end, written(text[start:end]) + named)
 
 
-def _column(text: str, node: Node, before: int) -> _Replacement:
-    """A column after database, schema and table: what is before the table goes."""
+def _column(text: str, node: Node, before: int, alias: str = "") -> _Replacement:
+    """A column after database, schema and table: what is before the table goes. alias: of the table, if not its name"""
     _, words = _words_around(text, node)
-    return _Replacement(words[0].start, words[2 * before].start, "")
+    table = words[2 * before]
+    return _Replacement(words[0].start, table.end if alias else table.start, alias)
 
 
 def _words_around(text: str, node: Node) -> tuple[tuple[Lexeme, ...], tuple[Lexeme, ...]]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from qoop.catalog.errors import QueryError
-from qoop.catalog.lexer import LexedText, Lexeme, known_text, quoted
+from qoop.catalog.lexer import LexedText, Lexeme, known_text, lexed, quoted
 from qoop.catalog.value import value
 from qoop.query.statements.normal_text import is_steady
 from qoop.query.statements.words import Words
@@ -181,14 +181,20 @@ def _check_conflicts(words: Words) -> None:
 
 def _inserted(name: tuple[str, ...], text: str, words: Words, queries: str) -> ChangeTable | None:
     """An INSERT of the rows of a query; None for one that DuckDB does alone. queries: WITH …, before INSERT."""
-    _ = words.parenthesised()
+    begins = words.next
+    inside = words.parenthesised()
     _ = words.take("BY", "NAME") or words.take("BY", "POSITION")
-    if words.next is None or not words.next.says("SELECT", "FROM", "WITH"):
-        return None
     query = words.statement
+    if words.next is not None:
+        begins = words.next
+    elif inside is not None:
+        query = inside[1:-1]
+    first = lexed(query).words
+    if begins is None or not first or not first[0].says("SELECT", "FROM", "WITH", "PIVOT", "PIVOT_WIDER", "UNPIVOT"):
+        return None
     if queries:
-        query = f"{queries} FROM ({query}\n)" if words.next.says("WITH") else f"{queries}{query}"
-    return ChangeTable(name, text, text[len(queries) : words.next.start], query, adds=True)
+        query = f"{queries} FROM ({query}\n)" if first[0].says("WITH") else f"{queries}{query}"
+    return ChangeTable(name, text, text[len(queries) : begins.start], query, adds=True)
 
 
 def altered(statement: LexedText) -> ChangeTable | Rename:

@@ -211,13 +211,20 @@ def _is_pragma(text: str) -> bool:
 
 def _kind(text: str) -> duckdb.StatementType:
     """The kind of a statement with a PIVOT in it, of which DuckDB says only that it is several."""
-    return _PIVOTING.get(lexed(text).words[0].text.upper(), duckdb.StatementType.SELECT)
+    words = Words(text)
+    if words.take("WITH"):
+        words.skip_to("INSERT", "UPDATE", "DELETE", "MERGE")
+    return _PIVOTING.get(words.next.text.upper() if words.next else "", duckdb.StatementType.SELECT)
 
 
 _PIVOTING = {
     "CREATE": duckdb.StatementType.CREATE,
     "COPY": duckdb.StatementType.COPY,
     "EXPLAIN": duckdb.StatementType.EXPLAIN,
+    "INSERT": duckdb.StatementType.INSERT,
+    "UPDATE": duckdb.StatementType.UPDATE,
+    "DELETE": duckdb.StatementType.DELETE,
+    "MERGE": duckdb.StatementType.MERGE_INTO,
 }
 
 
