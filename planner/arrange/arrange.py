@@ -18,7 +18,7 @@ from math import inf
 from typing import Literal as OneOf
 
 from qoop.planner.algebra.interning import Interner
-from qoop.planner.algebra.relation import Relation
+from qoop.planner.algebra.relation import Aggregate, Join, Relation
 from qoop.planner.arrange.eager_aggregation import eager_aggregation
 from qoop.planner.arrange.extremes import join_by_extremes
 from qoop.planner.arrange.inline import inline_shared
@@ -95,8 +95,12 @@ class Arranger:
         return self._once(relation, self._ordered, choices.bushy, choices.aim)
 
     def ordered_as(self, relation: Relation, duckdb_order: DuckDBOrder) -> Relation:
-        """The relation with its joins in the order of DuckDB's plan, as far as that has them."""
-        return reorder(relation, self.cardinality, model=self.cost, known=self._groups, duckdb_order=duckdb_order)
+        """The relation with its joins in the order of DuckDB's plan, as far as that has them, and with groups below
+        joins where only that plan has such."""
+        known, order = self._groups, duckdb_order
+        ordered = reorder(relation, self.cardinality, model=self.cost, known=known, duckdb_order=order)
+        early = order.groups_below_joins and not _groups_below_joins(relation)
+        return self._early(ordered, _USUAL.eager_gain) if early else ordered
 
     def _once(self, relation: Relation, step: Callable[..., Relation], *choices: object) -> Relation:
         key = (id(relation), step, *choices)
@@ -137,6 +141,13 @@ class Arranger:
 def _inlined(relation: Relation) -> Relation:
     inlined = inline_shared(relation)
     return relation if inlined is relation else apply_rules(inlined)
+
+
+def _groups_below_joins(relation: Relation, order: tuple[type[Relation], ...] = (Aggregate, Join, Aggregate)) -> bool:
+    """As :attr:`~qoop.planner.join_order.duckdb_order.DuckDBOrder.groups_below_joins`. order: the operators still to be
+    found on the way down."""
+    left = order[1:] if isinstance(relation, order[0]) else order
+    return not left or any(_groups_below_joins(child, left) for child in relation.inputs)
 
 
 def _loosened(relation: Relation) -> Relation:

@@ -35,6 +35,7 @@ from qoop.planner.algebra.relation import (
     Values,
     Window,
 )
+from qoop.planner.estimate.clustering import DividedRows
 from qoop.planner.estimate.equijoin import Pair, equalities, equi_join, match_fraction, narrowed
 from qoop.planner.estimate.observed_rows import ObservedRows
 from qoop.planner.estimate.predicates import conjoin, filtered
@@ -253,13 +254,17 @@ class Cardinality:
     def _aggregate(self, aggregate: Aggregate) -> Profile:
         input = self.profile(aggregate.input)
         sets = aggregate.grouping_sets if aggregate.grouping_sets is not None else (aggregate.keys,)
-        rows = sum(combinations(input, keys) if keys else 1.0 for keys in sets)
+        rows = sum(self._all_groups(aggregate.input, input, keys) if keys else 1.0 for keys in sets)
         origin = self._next_origin()
         spreads = {key.name: _grouped(spread_of(key, input), input, origin) for key in aggregate.keys}
         for aggregation in aggregate.aggregations:
             spreads[aggregation.column.name] = _aggregated(aggregation, input, rows, origin)
         keys = (frozenset(key.name for key in aggregate.keys),) if aggregate.grouping_sets is None else ()
         return Profile(rows, spreads, {origin: ColumnOrigin(rows, rows, keys)})
+
+    def _all_groups(self, relation: Relation, input: Profile, keys: Sequence[Column]) -> float:
+        groups, rows = combinations(input, keys), DividedRows.largest(relation, self)
+        return groups if rows is None else rows.all_groups(keys, groups, input.rows)
 
     def _set_operation(self, operation: SetOp) -> Profile:
         branches = [(branch.columns, self.profile(branch)) for branch in operation.branches]

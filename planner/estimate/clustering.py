@@ -1,4 +1,4 @@
-"""Groups within a range of a table's rows, where equal keys lie together.
+"""Groups of a table's rows, and within a range of them, where equal keys lie together.
 
 A task reads a range of a table. If rows were in random order, most groups of several rows would occur in most tasks
 (Cardenas 1975). But tables are written in some order, which has two effects, both known to the catalog:
@@ -12,7 +12,7 @@ A key comes from the table that is divided, or from another one that is joined b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -45,22 +45,29 @@ class DividedRows:
         path = _path(relation, scan)
         return None if path is None else cls(path, cardinality)
 
+    @classmethod
+    def largest(cls, relation: Relation, cardinality: Cardinality) -> DividedRows | None:
+        """Of the scans whose rows stream up to a relation, that of the largest table; None: there is none."""
+        paths = [cls(path, cardinality) for path in _paths(relation)]
+        return max(paths, key=lambda one: cardinality.rows(one.path[-1]), default=None)
+
+    def all_groups(self, keys: Sequence[Column], groups: float, rows: float) -> float:
+        """Groups of all rows, if in random order these would have `groups` groups by the keys: conditions leave out
+        whole runs."""
+        run = min((self._run(self._base(key, 0)) for key in keys), default=1.0)
+        if run <= 1.0 or run == inf:
+            return groups
+        runs, domain = rows / self._kept_run(run), domain_of(groups, rows)
+        return min(groups, runs if domain == inf else sampled(domain, self.cardinality.rows(self.path[-1]) / run, runs))
+
     def groups(self, keys: Sequence[Column], groups: float, rows: float, tasks: float) -> float:
-        """Groups in one of that many tasks, if `rows` rows in random order would have `groups` groups by the keys."""
+        """Groups in one of that many tasks, of `groups` groups of all rows by the keys."""
         bases = [self._base(key, 0) for key in keys]
         run = min(map(self._run, bases), default=1.0)
         runs = rows / max(1.0, self._kept_run(run))
-        groups = self._all_groups(groups, rows, runs, run)
         part = min((self._part(key, base, tasks) for key, base in zip(keys, bases, strict=True)), default=1.0)
         here = max(groups, runs) / tasks
         return sampled(groups * part, max(here, tasks * here * part), here)
-
-    def _all_groups(self, groups: float, rows: float, runs: float, run: float) -> float:
-        """The groups of all tasks, where conditions leave out whole runs. runs: those that are left."""
-        if run <= 1.0 or run == inf:
-            return groups
-        domain = domain_of(groups, rows)
-        return min(groups, runs if domain == inf else sampled(domain, self.cardinality.rows(self.path[-1]) / run, runs))
 
     def _run(self, base: _Base) -> float:
         """The mean number of neighbouring rows that agree on the columns; infinite for a constant."""
@@ -118,14 +125,17 @@ class DividedRows:
 
 
 def _path(relation: Relation, scan: Scan) -> tuple[Relation, ...] | None:
-    if relation is scan:
-        return (scan,)
+    return next((path for path in _paths(relation) if path[-1] is scan), None)
+
+
+def _paths(relation: Relation) -> Iterator[tuple[Relation, ...]]:
+    """The ways of rows from scans up to a relation, the relation first."""
+    if isinstance(relation, Scan):
+        yield (relation,)
     if isinstance(relation, Filter | Project | Join | Shared | Sort):
         for below in relation.inputs:
-            path = _path(below, scan)
-            if path is not None:
-                return (relation, *path)
-    return None
+            for path in _paths(below):
+                yield (relation, *path)
 
 
 def _columns_within(exprs: Iterable[Expr], below: Relation) -> frozenset[Column]:

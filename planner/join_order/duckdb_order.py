@@ -69,8 +69,10 @@ class DuckDBOrder:
     """
 
     def __init__(self, explained: str, tables: Mapping[str, KnownTable]) -> None:
-        reading = _Reading(tables)
-        self._roots = [reading.operator(node) for node in json.loads(explained)]
+        reading, nodes = _Reading(tables), json.loads(explained)
+        self._roots = [reading.operator(node) for node in nodes]
+        self.groups_below_joins = any(_groups_below_joins(node) for node in nodes)
+        """It groups rows before a join, and again above it."""
 
     def of(self, graph: JoinGraph, model: CostModel) -> Search | None:
         """The steps by which DuckDB joins the leaves of a group; None where its plan has no joins of these leaves
@@ -121,6 +123,20 @@ class _Reading:
             name: abs(log(max(1.0, one.rows) / rows)) for name, one in self._tables.items() if columns <= one.columns
         }
         return frozenset(((min(able, key=able.__getitem__), 1),)) if able else frozenset()
+
+
+def _groups_below_joins(node: Mapping[str, Any], order: tuple[str, ...] = ("group", "join", "group")) -> bool:
+    """True if a grouping stands below an inner join that stands below a grouping. order: the kinds still to be found on
+    the way down."""
+    left = order[1:] if _kind(node) == order[0] else order
+    return not left or any(_groups_below_joins(child, left) for child in node["children"])
+
+
+def _kind(node: Mapping[str, Any]) -> str:
+    """The kind of an operator: group, join (an inner one), or an empty text."""
+    if str(node["name"]).endswith("GROUP_BY"):
+        return "group"
+    return "join" if node.get("extra_info", {}).get("Join Type") == "INNER" else ""
 
 
 def _counted(node: Mapping[str, Any], children: Sequence[Operator]) -> Sequence[Operator]:

@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 from qoop.catalog.catalog import Catalog
+from qoop.catalog.statistics.stats import TableStats
 from qoop.planner.algebra.relation import Aggregate, Relation, Scan, walk
 from qoop.planner.estimate.cardinality import Cardinality
 from qoop.planner.estimate.clustering import DividedRows
@@ -54,10 +55,12 @@ class Lines:
         [(groups,)] = self.connection.execute(counts).fetchall()
         return float(groups) / TASKS
 
-    def estimated(self, aggregate: Aggregate, groups: float, rows: float) -> float:
+    def stats(self) -> dict[str, TableStats]:
         tables = [self.catalog.table(name) for name in ("lines", "people")]
-        stats = {one.name: self.catalog.known_stats(one.name, [name for name, _ in one.columns]) for one in tables}
-        divided = DividedRows.of(aggregate.input, scan_of(aggregate), Cardinality(stats))
+        return {one.name: self.catalog.known_stats(one.name, [name for name, _ in one.columns]) for one in tables}
+
+    def estimated(self, aggregate: Aggregate, groups: float, rows: float) -> float:
+        divided = DividedRows.of(aggregate.input, scan_of(aggregate), Cardinality(self.stats()))
         assert divided is not None
         return divided.groups(aggregate.keys, groups, rows, TASKS)
 
@@ -120,16 +123,26 @@ def test_runs_bring_far_fewer_groups_than_independent_rows(lines: Lines) -> None
     assert sampled(groups, rows, rows / TASKS) > 3.0 * lines.seen("customer", "lines")
 
 
-@pytest.mark.parametrize("keys", ["customer", "ticket", "customer, store"])
-def test_a_condition_on_whole_runs_leaves_fewer_groups_than_one_on_rows(lines: Lines, keys: str) -> None:
-    """The rows that it leaves would have all groups, if they were drawn one by one."""
-    rest = "lines WHERE store < 8"
+@pytest.mark.parametrize(
+    ("keys", "rest", "times"),
+    [
+        ("customer, day", "lines", 5.0),
+        ("customer, store", "lines", 5.0),
+        ("name, store", "lines JOIN people ON customer = number", 10.0),
+        ("customer", "lines WHERE store < 8", 3.0),
+        ("ticket", "lines WHERE store < 8", 3.0),
+        ("name, store", "lines JOIN people ON customer = number WHERE store < 8", 10.0),
+        ("customer, store", "lines WHERE quantity < 5", 1.5),
+    ],
+)
+def test_lines_of_orders_have_as_many_groups_as_there_are_orders(
+    lines: Lines, keys: str, rest: str, times: float
+) -> None:
+    """Drawn one by one, they would have that many times as many."""
     aggregate = lines.relation(f"SELECT {keys}, count(*) FROM {rest} GROUP BY {keys}")
-    [(rows,)] = lines.connection.execute(f"SELECT count(*) FROM {rest}").fetchall()
-    groups, _ = lines.total(keys, "lines")
-    drawn = sampled(groups, ROWS, rows)
-    assert drawn > 2.0 * TASKS * lines.seen(keys, rest)
-    assert lines.estimated(aggregate, drawn, rows) == pytest.approx(lines.seen(keys, rest), rel=0.25)
+    cardinality, (groups, _) = Cardinality(lines.stats()), lines.total(keys, rest)
+    assert cardinality.rows(aggregate) == pytest.approx(groups, rel=0.2)
+    assert cardinality.distinct(aggregate.input, aggregate.keys) > times * groups
 
 
 @pytest.mark.parametrize("query", [

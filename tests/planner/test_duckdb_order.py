@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -148,3 +150,49 @@ def test_outer_values_of_a_subquery_are_those_that_the_filters_leave(world: Worl
 
     alone = seconds(joined)
     assert alone < seconds(f"{joined} AND {exists}") < 50 * alone
+
+
+def explained_as(kinds: str) -> str:
+    """EXPLAIN of operators one below the other, as DuckDB 2 has them."""
+    names = {"group": ("HASH_GROUP_BY", {}), "set": ("PERFECT_HASH_GROUP_BY", {}), "scan": ("READ_PARQUET", {})}
+    node: list[object] = []
+    for kind in reversed(kinds.split()):
+        name, facts = names.get(kind, ("HASH_JOIN", {"Join Type": kind.upper()}))
+        node = [{"name": name, "extra_info": facts, "children": node}]
+    return json.dumps(node)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "expected"),
+    [
+        ("group inner group scan", True),
+        ("group inner inner set scan", True),
+        ("inner group inner scan", False),
+        ("group group inner scan", False),
+        ("group anti group scan", False),  # EXCEPT
+    ],
+)
+def test_groups_below_joins_are_read_from_explain(kinds: str, expected: bool) -> None:
+    assert DuckDBOrder(explained_as(kinds), {}).groups_below_joins == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "earlier"),
+    [
+        ("SELECT label, sum(amount) FROM sales JOIN items ON item = sku GROUP BY label", True),
+        (
+            """SELECT label, max(amount) FROM (SELECT item, sum(amount) AS amount FROM sales GROUP BY item)
+            JOIN items ON item = sku GROUP BY label""",
+            False,
+        ),
+    ],
+)
+def test_duckdb_groups_below_joins_where_its_plan_has_more_of_that_than_the_text(
+    world: World, text: str, earlier: bool
+) -> None:
+    relation = as_duckdb_reads(world.binder.bind(text), world.binder.describe)
+    assert relation is not None
+    large = {name: replace(one, rows=1e5 * one.rows) for name, one in world.stats.items()}
+    planning = Planning(world.binder.bind(text), relation, large, {})
+    early, late = (planning.duckdb_seconds(relation, explained_as(f"group inner {rest}")) for rest in ("group", "scan"))
+    assert early < 0.8 * late if earlier else early == late
