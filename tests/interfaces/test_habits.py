@@ -143,7 +143,7 @@ def test_help_fits_the_screen_and_says_all(
 
 
 def test_answers_look_as_the_user_likes_them(do: Callable[..., str], shell: Shell, tmp_path: Path) -> None:
-    query = "SELECT 'tea' AS leaf, NULL AS price FROM range(4);"
+    query = "SELECT 'tea' AS leaf, NULL::INTEGER AS price FROM range(4);"
     assert "none" in do(".nullvalue none", query) and "NULL" not in do(query)
     assert "leaf" not in do(".headers off", query) and "tea" in do(query)
     assert do(".mode csv", query).endswith("\n" + 4 * "tea,none\n")
