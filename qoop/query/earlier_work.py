@@ -36,10 +36,6 @@ if TYPE_CHECKING:
 LEAST_LIFE = 0.1
 """Seconds of a shorter life that plans are made for."""
 
-START_SECONDS = 0.3
-"""Seconds of a process that go by before it adds to what earlier ones have done: it opens tables, finds outputs, and
-reads again what the lost tasks had read. Query 78 at scale 10 takes 0.13 and 0.15 s for these, from warm files."""
-
 SHORTER = 0.7
 """The part of the life that a plan was made for, below which another is made: the median of lives moves a little."""
 
@@ -58,11 +54,6 @@ class StoredWork:
     unfinished: Callable[[str], bool] | None = None
     between_losses: float = BETWEEN_LOSSES
     expected_life: Callable[[str], float] = lambda _: inf
-
-
-def life_of_tasks(seconds: float) -> float:
-    """Seconds of a process in which it adds to what is done, of those that it may live."""
-    return max(LEAST_LIFE, seconds - START_SECONDS)
 
 
 class EarlierWork:
@@ -92,7 +83,7 @@ class EarlierWork:
         """
         with self._lock:
             self._within += 1
-            self.losses = replace(self.losses, life=life_of_tasks(seconds))
+            self.losses = replace(self.losses, life=max(LEAST_LIFE, seconds))
             self.life_is_shorter = shorter
         try:
             yield
@@ -110,7 +101,7 @@ class EarlierWork:
 
     def is_shorter(self, text: str, life: float) -> bool:
         """True if the stored plans of a text are for much longer lives than this."""
-        return life_of_tasks(life) < SHORTER * self._plans.begun_for(text)
+        return life < SHORTER * self._plans.begun_for(text)
 
     def did_not_end(self, text: str) -> bool:
         """True if a run of the query was killed, or failed: it may be longer than its footers say."""

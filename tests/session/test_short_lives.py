@@ -183,6 +183,13 @@ def test_a_life_that_planned_for_most_of_its_time_says_nothing_of_tasks(
     assert [lived(tmp_path, clock, 8.0, started=5.0) for _ in range(3)] == [inf, 8.0, 8.0]
 
 
+def test_a_query_within_a_life_is_planned_for_that_life(tmp_path: Path) -> None:
+    with qoop.connect(slots=1, checkpoints=tmp_path) as session, session.planning.in_life(2.0, shorter=False):
+        earlier = session.planning._earlier
+        with earlier.in_life(earlier.expected_life("SELECT 1"), shorter=False):
+            assert earlier.expected_life("SELECT 1") == 2.0, "a life within it is the same one"
+
+
 def candidate(*stages: tuple[int, float], shareable: bool = True) -> Candidate:
     """Stages with the number of their tasks and the seconds of each; the root follows them. shareable: the last one."""
     columns = (("x", "INTEGER"),)
