@@ -70,8 +70,10 @@ def _leave_parent() -> None:
 
 
 def _leave_default() -> None:
-    """Exempt the DuckDB that its package has by itself: 1.5 from its import, 2.0 once it is asked for. Nothing tells if
-    that was done, and to ask takes 28 ms: too much for each child, most of which end without destroying objects."""
+    """Exempt the default DuckDB of its package. Version 1.5 opens it at import, 2.0 at the first use.
+
+    No call tells if it is open, and to fetch it takes 28 ms: too long for each child, most of which end without
+    destroying objects."""
     if "duckdb" in sys.modules:
         _leave_to_parent(sys.modules["duckdb"].default_connection())
 

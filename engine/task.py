@@ -58,7 +58,10 @@ def layout_digest(stage: Stage) -> str:
 
 @lru_cache(maxsize=10_000)
 def _digest(layout: Layout, width: int, cut: str) -> str:
-    text = repr(("duckdb-hash", layout, width, cut))
+    return _hex(repr(("duckdb-hash", layout, width, cut)))
+
+
+def _hex(text: str) -> str:
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
@@ -69,9 +72,7 @@ def checkpoint_key(stage: Stage, part: int) -> CheckpointKey:
 
 def joined_key(task: CheckpointKey) -> CheckpointKey:
     """The key under which is kept of which slices the output of a task consists."""
-    return CheckpointKey(
-        task.signature, blake2b(f"{task.layout} joined".encode(), digest_size=16).hexdigest(), task.part
-    )
+    return changed(task, layout=_hex(f"{task.layout} joined"))
 
 
 def content_of(stage: Stage) -> Content:
@@ -96,7 +97,7 @@ def own_non_deterministic(plan: Plan, owner: JobId) -> Plan:
 
 def _owned(stage: Stage, owner: JobId) -> Stage:
     text = f"{owner}|{stage.id}|{stage.signature}"
-    return changed(stage, signature=blake2b(text.encode(), digest_size=16).hexdigest())
+    return changed(stage, signature=_hex(text))
 
 
 @value
@@ -157,8 +158,7 @@ class Slice:
 
     def key(self, task: CheckpointKey) -> CheckpointKey:
         """The key under which the slice of a task's output is kept."""
-        digest = blake2b(f"{task.layout}|{task.part} in {self.of}".encode(), digest_size=16).hexdigest()
-        return CheckpointKey(task.signature, digest, self.number)
+        return CheckpointKey(task.signature, _hex(f"{task.layout}|{task.part} in {self.of}"), self.number)
 
     def begun(self, task: CheckpointKey) -> CheckpointKey:
         """The key of an empty output that says that a process has begun slices of this size."""

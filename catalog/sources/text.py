@@ -253,8 +253,9 @@ def _csv_reader(cursor: duckdb.DuckDBPyConnection, path: str, columns: Columns, 
         raise SourceError(f"the CSV dialect of {path} cannot be detected")
     *marks, skip, header, sniffed, dates, timestamps = found[0]
     found_types = tuple((item["name"], item["type"]) for item in sniffed)
-    read_as = _types_to_read(found_types, dict(columns), path)
-    detected = tuple(column for column in found_types if column[0] in dict(columns))
+    types = dict(columns)
+    read_as = _types_to_read(found_types, types, path)
+    detected = tuple(column for column in found_types if column[0] in types)
     names = ("delim", "quote", "escape", "new_line", "comment")
     options = [
         f"{name} = {sql_string('' if mark == '(empty)' else mark)}" for name, mark in zip(names, marks, strict=True)

@@ -61,8 +61,7 @@ MUCH = 1.5
 """A plan that has begun is left for one that takes less than its seconds over this."""
 
 NEARLY = 1.03
-"""Plans count as equal up to this multiple of the seconds of the best: of these, the one with the shortest tasks is
-taken."""
+"""Plans count as equal up to this multiple of the seconds of the best. The one with the shortest tasks is taken."""
 
 
 @value

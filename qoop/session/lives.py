@@ -47,8 +47,8 @@ class LifeRecord:
     """begun: seconds since 1970 at the start of the first process. lives: the processes that have run it.
 
     process: the number of the last one. outputs: the names of all outputs of the plan, each with that of the index of
-    its slices. written: the file that the
-    answer is about to be moved to; empty: there is no answer yet. inode: of that file; 0: of a table.
+    its slices. written: the file that the answer is about to be moved to; empty: there is no answer yet. inode: of that
+    file; 0: of a table.
     made: the number of outputs in the folder when the last life began. fruitless: lives that ran tasks for most of
     their time and have added none, less those since then that have. planned: the seconds of a life that the plan was
     made for. started: seconds until the last life ran tasks.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 GRACE = 5.0
 """Seconds before an end at which a query stops."""
 END_OF_TIME = "the end of its time"
-START_SECONDS = 0.3
+_START_SECONDS = 0.3
 """Seconds of a process that go by before it adds to what earlier ones have done: it opens tables, finds outputs, and
 reads again what the lost tasks had read. Query 78 at scale 10 takes 0.13 and 0.15 s for these, from warm files."""
 _EVERY = 0.1
@@ -206,7 +206,7 @@ def run_life(session: Starting, text: str, options: LifeOptions, output: Output 
         owned = _take(lives, options.say) if lives is not None else None
         life = _expected_life(options, owned)
         try:
-            with session.planning.in_life(life - START_SECONDS, owned is None or owned.is_shorter(life)):
+            with session.planning.in_life(life - _START_SECONDS, owned is None or owned.is_shorter(life)):
                 return _life(session, text, options, owned, output, path)
         finally:
             if owned is not None:
