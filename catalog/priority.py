@@ -39,6 +39,13 @@ BEHIND = 19
 """The niceness of what is behind."""
 
 
+def usable_cpus() -> frozenset[int]:
+    """The numbers of the CPUs that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(os.cpu_count() or 1))
+
+
 def go_behind(thread: int) -> None:
     """Let all others go before a thread, by its number in the system; nothing if it has ended, or not on Linux, where
     only processes have a niceness."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from qoop.catalog.priority import go_behind
+from qoop.catalog.priority import go_behind, usable_cpus
 from qoop.engine.backends.while_working import WhileWorking
 from qoop.engine.events import Event, WorkObserved
 from qoop.engine.task import AttemptId
@@ -165,15 +165,10 @@ class ThreadTimes:
         now, at, none = dict(_threads()), time.perf_counter(), (0, 0)
         ran = sum(max(0, times[0] - self._before.get(thread, none)[0]) for thread, times in now.items()) / 1e9
         waited = sum(max(0, times[1] - self._before.get(thread, none)[1]) for thread, times in now.items()) / 1e9
-        had_by_others = max(0.0, _usable_cpus() * (at - max(begun, self._read_at)) - ran)
+        had_by_others = max(0.0, len(usable_cpus()) * (at - max(begun, self._read_at)) - ran)
         self.ran = _KEPT * self.ran + ran
         self.waited = _KEPT * self.waited + min(waited, had_by_others)
         self._before, self._read_at = now, at
-
-
-def _usable_cpus() -> int:
-    """The CPUs that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _threads() -> Iterator[tuple[str, tuple[int, int]]]:

@@ -70,7 +70,7 @@ def test_what_threads_of_the_process_make_each_other_wait_is_not_of_others(
     now = 0.0
     times = [("1", (0, 0))]
     monkeypatch.setattr(work_watch, "_threads", lambda: iter(times))
-    monkeypatch.setattr(work_watch, "_usable_cpus", lambda: 2)
+    monkeypatch.setattr(work_watch, "usable_cpus", lambda: {0, 1})
     monkeypatch.setattr(time, "perf_counter", lambda: now)
     known = ThreadTimes()
     now, times = 11.0, [("1", (round(0.5e9 * ran), round(0.5e9 * waited))), ("2", (round(0.5e9 * ran), 0))]

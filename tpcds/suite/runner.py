@@ -7,7 +7,6 @@ order. What failed is kept as failed, counted, and tried again by the next run.
 from __future__ import annotations
 
 import gc
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from qoop.catalog.errors import ConfigError, QoopError
+from qoop.catalog.priority import usable_cpus
 from qoop.tpcds.processes import pool
 from qoop.tpcds.results import Results
 
@@ -95,7 +95,7 @@ def known(results: Mapping[str, Any]) -> Measured:
 def processes_for(requested: int | None) -> int:
     """The number of processes: the requested one, else that of the CPUs. Raises ConfigError below 1."""
     if requested is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return len(usable_cpus())
     if requested < 1:
         raise ConfigError(f"--processes must be at least 1, not {requested}")
     return requested

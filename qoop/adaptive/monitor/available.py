@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import os
 
-from qoop.adaptive.monitor.cgroup import groups, physical_memory, usable_cpus
+from qoop.adaptive.monitor.cgroup import groups, physical_memory
+from qoop.catalog.priority import usable_cpus
 from qoop.catalog.value import value
 
 _PEAK, _FIXED = 1.15, 150_000_000

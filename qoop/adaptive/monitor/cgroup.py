@@ -142,13 +142,6 @@ def physical_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def usable_cpus() -> frozenset[int]:
-    """The numbers of the CPUs that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):  # not on macOS
-        return frozenset(os.sched_getaffinity(0))
-    return frozenset(range(os.cpu_count() or 1))
-
-
 def waiting_percent(pressure: Path, read: Callable[[Path], str]) -> float | None:
     """Percent of the last ten seconds in which some process waited, of a file of pressure; None: it cannot be read.
 

@@ -13,9 +13,10 @@ from math import inf
 from pathlib import Path
 
 from qoop.adaptive.monitor.alarm import Alarm
-from qoop.adaptive.monitor.cgroup import ROOT, groups, usable_cpus, waiting_percent
+from qoop.adaptive.monitor.cgroup import ROOT, groups, waiting_percent
 from qoop.adaptive.monitor.held_files import HeldFiles
 from qoop.adaptive.monitor.reading import Pool, Reading, Throttle
+from qoop.catalog.priority import usable_cpus
 from qoop.catalog.value import value
 from qoop.engine.memory import Used
 

@@ -15,7 +15,6 @@ Time is the processor time of this process on one thread of DuckDB, so that othe
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +28,7 @@ import duckdb
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.opening import open_duckdb
+from qoop.catalog.priority import usable_cpus
 from qoop.catalog.signed_json import sealed
 from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.value import value
@@ -321,7 +321,7 @@ def _serial_part(connection: duckdb.DuckDBPyConnection, queries: Sequence[str]) 
 
     The shipped value applies if there is no second processor, or if other work makes a thread wait for one.
     """
-    if len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)) < 2:
+    if len(usable_cpus()) < 2:
         return DEFAULT.serial_part
     begun = time.process_time()
     alone, all_runs = _wall_seconds(connection, queries, 1)

@@ -22,11 +22,11 @@ from qoop.__main__ import _watching
 from qoop.adaptive.cluster.sizing import Sizing
 from qoop.adaptive.monitor.alarm import Alarm
 from qoop.adaptive.monitor.available import safe_memory
-from qoop.adaptive.monitor.cgroup import usable_cpus
 from qoop.adaptive.monitor.machine import Machine, _busy
 from qoop.adaptive.monitor.reading import Pool, Reading
 from qoop.adaptive.monitor.watch import Watch
 from qoop.catalog.errors import ConfigError
+from qoop.catalog.priority import usable_cpus
 from qoop.engine.history import CapacityReported
 from qoop.planner.plan import Resources
 
