@@ -67,6 +67,14 @@ def test_psycopg_reads_by_cursors_of_the_server(shop: Shop, rows: list[Any]) -> 
             once.scroll(-2)
 
 
+def test_psycopg_sends_lists_whose_type_it_does_not_say(shop: Shop) -> None:
+    with psycopg.connect(shop.url) as connection:
+        of_names = "SELECT id FROM customers WHERE name = ANY(%s) ORDER BY id"
+        assert connection.execute(of_names, [["bob", "c,y", "cy"]]).fetchall() == [(2,), (3,)]
+        others = "SELECT id FROM customers WHERE name <> ALL(%s) AND id = ANY(%s)"
+        assert connection.execute(others, [['a"nn', "bob"], [1, 2]]).fetchall() == [(1,)]
+
+
 def test_psycopg2(shop: Shop, rows: list[Any]) -> None:
     psycopg2 = pytest.importorskip("psycopg2", reason="psycopg2 is not installed")
     connection = psycopg2.connect(shop.url)
@@ -116,6 +124,7 @@ def test_asyncpg(shop: Shop, rows: list[Any]) -> None:
             assert [tuple(row) async for row in connection.cursor(SALES, prefetch=9)] == rows
             assert await connection.fetchval("SELECT name FROM customers WHERE id = $1", 2) == "bob"
             found = await connection.fetch("SELECT id FROM customers WHERE id = ANY($1::bigint[]) ORDER BY 1", [3, 1])
+            assert found == await connection.fetch("SELECT id FROM customers WHERE id = ANY($1) ORDER BY 1", [3, 1])
             assert [row["id"] for row in found] == [1, 3]
             kind = await connection.fetchrow("SELECT relkind, oid FROM pg_class WHERE relname = $1::name", "cheap")
             assert kind["relkind"] == b"v" and kind["oid"] >= 16384

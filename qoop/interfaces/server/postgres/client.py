@@ -201,7 +201,8 @@ class Client:
         if len(forms) not in (0, 1, sizes):
             raise QueryError(f"there are {len(forms)} forms of {sizes} values")
         forms = forms if len(forms) == sizes else [*forms, 0][:1] * sizes
-        types = self._types(statement, 0) if 1 in forms else statement.types
+        by_place = 1 in forms or any(one[:1] == b"{" for one in data if one)  # a text may be a list
+        types = self._types(statement, 0) if by_place else statement.types
         types = [*types, *[0] * (sizes - len(types))]
         values = [expression(*one) for one in zip(types, forms, data, strict=False)]
         formats = body.numbers(2)

@@ -15,18 +15,19 @@ if TYPE_CHECKING:
 _COMPARED = frozenset(("=", "<>", "!=", "<", ">", "<=", ">="))
 _CONSTANTS = ("number", "string", "parameter")
 _INT4, _INT8, _TEXT, _NUMERIC = 23, 20, 25, 1700
+_LISTS = {element: array for array, element in ELEMENTS.items()}
 _COMBINED = {frozenset("+-*/%"): (20, 21, 23, 700, 701, 1700), frozenset(("||",)): (_TEXT, 1043)}
 """Operators, and the types that both of their sides have."""
 
 
 def parameter_types(text: str, session: Session) -> dict[int, int]:
     """The numbers of types, by those of parameters: of a cast, of the column or number that one is compared or reckoned
-    with, of LIMIT, of a column that is nothing else."""
+    with, of LIMIT, of ANY, of a column that is nothing else."""
     words = lexed(text).words
     found: dict[int, int] = {}
     for place, word in enumerate(words):
         if word.kind == "parameter" and word.text[1:].strip().isdecimal():
-            type_ = _cast(words, place) or _limit(words, place)
+            type_ = _cast(words, place) or _limit(words, place) or _among(words, place, session)
             type_ = type_ or _operand(words, place, session) or _item(words, place)
             if type_ is not None:
                 found.setdefault(int(word.text[1:]), type_)
@@ -45,12 +46,22 @@ def _cast(words: Sequence[Lexeme], place: int) -> int | None:
     name = names[0].strip('"') if names else ""
     oid = numbers.get(f"{name}tz" if names[1:4] == ["with", "time", "zone"] else name)
     if oid is not None and names[1:3] == ["[", "]"]:
-        oid = {one: array for array, one in ELEMENTS.items()}.get(oid)
+        oid = _LISTS.get(oid)
     return oid if oid in NAMES or oid in ELEMENTS else None
 
 
 def _limit(words: Sequence[Lexeme], place: int) -> int | None:
     return _INT8 if place and words[place - 1].says("LIMIT", "OFFSET") else None
+
+
+def _among(words: Sequence[Lexeme], place: int, session: Session) -> int | None:
+    """Of a parameter that is all of ``= ANY ($1)`` and the like: a list of what is compared with it."""
+    before, after = words[max(0, place - 4) : place], words[place + 1 : place + 2]
+    if len(before) < 4 or before[1].text not in _COMPARED or not before[2].says("ANY", "SOME", "ALL"):
+        return None
+    if [one.text for one in (before[3], *after)] != ["(", ")"]:
+        return None
+    return _LISTS.get(_of_other(before[0], words, session) or _TEXT)
 
 
 def _item(words: Sequence[Lexeme], place: int) -> int | None:

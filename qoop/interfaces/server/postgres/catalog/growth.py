@@ -16,14 +16,15 @@ from qoop.planner.light import FUNCTIONS, KEYWORDS, TYPES
 
 _OF_TOOLS = frozenset((
     "array", "array_agg", "array_append", "array_cat", "array_contains", "array_position", "array_positions",
-    "array_prepend", "array_slice", "array_sort", "decode", "encode", "generate_series", "generate_subscripts",
+    "array_prepend", "array_slice", "array_sort", "array_to_json", "decode", "encode", "generate_series",
+    "generate_subscripts",
     "json_agg", "json_build_array", "json_build_object", "json_group_array", "json_object", "json_object_agg",
     "json_to_recordset", "jsonb_agg", "jsonb_build_object", "list", "list_sort", "operator", "overlay",
     "regexp_split_to_array", "regexp_split_to_table", "row_to_json", "string_agg", "to_char", "to_json", "to_jsonb",
 ))  # fmt: skip
 """Functions that tools call besides: each puts out about as much as it reads."""
 _ALLOWED = FUNCTIONS | KEYWORDS | TYPES | _OF_TOOLS | {name.lower() for name in NAMES}
-_NAMES_FOLLOW = frozenset(("as", "with", "recursive", ")"))
+_NAMES_FOLLOW = frozenset(("as", "with", "recursive", "ordinality", ")"))
 _SERIES = "generate_series"
 _MOST = 100_000
 _MOST_JOINS, _FEW_JOINS, _SHORT = 16, 4, 4096

@@ -1,4 +1,4 @@
-"""Functions of PostgreSQL that BI tools write into queries of data, and that DuckDB has by another name or form."""
+"""Calls and constants of PostgreSQL that BI tools write into queries of data, in forms that DuckDB has."""
 
 from __future__ import annotations
 
@@ -19,6 +19,23 @@ _CALLS: Mapping[str, str] = {
     "to_date": "CAST(strptime({0}, {1}) AS DATE)",
 }  # fmt: skip
 """Calls with a format as their last argument."""
+_INITIALS = (
+    "list_aggregate([upper(w[1]) || lower(w[2:]) FOR w IN regexp_extract_all({0}, '[[:alnum:]]+|[^[:alnum:]]+')], "
+    "'string_agg', '')"
+)
+_OF_ONE: Mapping[str, str] = {"quote_literal": _QUOTE, "initcap": _INITIALS}
+"""Calls with one argument."""
+RENAMED = {
+    "json_build_object": "json_object", "jsonb_build_object": "json_object", "json_build_array": "json_array",
+    "jsonb_build_array": "json_array", "json_agg": "json_group_array", "jsonb_agg": "json_group_array",
+    "json_object_agg": "json_group_object", "jsonb_object_agg": "json_group_object", "to_jsonb": "to_json",
+    "array_to_json": "to_json", "every": "bool_and", "btrim": "trim", "clock_timestamp": "now",
+    "statement_timestamp": "now",
+}  # fmt: skip
+"""Functions that DuckDB has by another name."""
+_IGNORING_CASE = {"~*": "~", "!~*": "!~"}
+_SIGNS = (*_CALLS, *_OF_ONE, *RENAMED, *_IGNORING_CASE, "substring", "'{", "name")
+"""Each text that is rewritten has one of these."""
 
 
 def strftime_format(pattern: str) -> str | None:
@@ -37,38 +54,66 @@ def strftime_format(pattern: str) -> str | None:
 
 
 def with_duckdb_calls(text: str) -> str:
-    """The text with calls as DuckDB takes them; others stay as they are.
+    """The text with calls, and constants of PostgreSQL's, as DuckDB takes them; others stay as they are.
 
     >>> with_duckdb_calls("SELECT a FROM t WHERE b > TO_DATE('01.02.2026', 'DD.MM.YYYY')")
     "SELECT a FROM t WHERE b > CAST(strptime('01.02.2026', '%d.%m.%Y') AS DATE)"
     >>> with_duckdb_calls("SELECT quote_literal(a) FROM t"), with_duckdb_calls("SELECT to_timestamp(0)")
     ("SELECT ('''' || replace(CAST(a AS VARCHAR), '''', '''''') || '''') FROM t", 'SELECT to_timestamp(0)')
+    >>> with_duckdb_calls("SELECT every(a = ANY ('{1,2}'::int[]) OR b ~* '^x') FROM t")
+    "SELECT bool_and(a = ANY ('[1,2]'::int[]) OR b ~ '(?s:.*)(?i:^x)(?s:.*)') FROM t"
     """
-    if not any(name in text.lower() for name in (*_CALLS, "quote_literal")):
+    lower = text.lower()
+    if not any(sign in lower for sign in _SIGNS):
         return text
     words = lexed(text).words
     done, at = "", 0
     for place, word in enumerate(words):
-        if word.start < at:
-            continue
-        end = behind_closing(words, place + 1) if _opens(words, place) else 0
-        new = duckdb_call(word.text, words[place + 2 : end - 1], lambda part: _text(text, part)) if end else None
-        if new is not None:
+        if word.start >= at and (found := _rewritten(text, words, place)) is not None:
+            new, after = found
             done += text[at : word.start] + new
-            at = words[end - 1].end
+            at = words[after - 1].end
     return done + text[at:]
+
+
+def _rewritten(text: str, words: Sequence[Lexeme], place: int) -> tuple[str, int] | None:
+    """The text in the place of the word there, and of those up to the second value; None: it stays."""
+    word, after = words[place], [one.text for one in words[place + 1 : place + 5]]
+    if _opens(words, place):
+        end = behind_closing(words, place + 1)
+        new = duckdb_call(word.text, words[place + 2 : end - 1], lambda part: _text(text, part))
+        return None if new is None else (new, end)
+    if word.text in _IGNORING_CASE and after and after[0].startswith("'"):
+        return f"{_IGNORING_CASE[word.text]} '(?s:.*)(?i:{after[0][1:-1]})(?s:.*)'", place + 2
+    if word.text.startswith("'{") and after[:1] == ["::"] and after[2:] == ["[", "]"]:
+        return f"'[{word.text[2:-2]}]'", place + 1
+    if word.says("NAME") and place and words[place - 1].text == "::":
+        return "text", place + 1
+    return None
 
 
 def duckdb_call(name: str, inside: Sequence[Lexeme], written: Callable[[Sequence[Lexeme]], str]) -> str | None:
     """A call as DuckDB takes it, None if it stays as it is. inside: its arguments. written: these as texts."""
     name = name.lower()
+    if name in RENAMED:
+        return f"{RENAMED[name]}({written(inside)})"
+    if name == "substring":
+        return _matched(inside, written)
     arguments = [inside[first:after] for first, after in list_items(inside)]
-    if name == "quote_literal" and len(arguments) == 1:
-        return _QUOTE.format(written(arguments[0]))
+    if name in _OF_ONE and len(arguments) == 1:
+        return _OF_ONE[name].format(written(arguments[0]))
     if name not in _CALLS or len(arguments) != 2 or len(arguments[1]) != 1 or arguments[1][0].kind != "string":
         return None
     pattern = strftime_format(arguments[1][0].text[1:-1])
     return None if pattern is None else _CALLS[name].format(written(arguments[0]), f"'{pattern}'")
+
+
+def _matched(inside: Sequence[Lexeme], written: Callable[[Sequence[Lexeme]], str]) -> str | None:
+    """``substring(x FROM pattern)``: the part that matches, or that of the pattern's parentheses."""
+    if len(inside) < 3 or inside[-1].kind != "string" or not inside[-2].says("FROM"):
+        return None
+    group = 1 if "(" in inside[-1].text else 0
+    return f"nullif(regexp_extract({written(inside[:-2])}, {inside[-1].text}, {group}), '')"
 
 
 def _opens(words: Sequence[Lexeme], place: int) -> bool:

@@ -36,12 +36,6 @@ from qoop.query.statements.parameters import literal
 SCHEMA_OF_INFORMATION = "pgi"
 """The schema that stands for information_schema, which DuckDB has one of its own of."""
 
-_RENAMED = {
-    "json_build_object": "json_object", "jsonb_build_object": "json_object", "json_build_array": "json_array",
-    "jsonb_build_array": "json_array", "json_agg": "json_group_array", "jsonb_agg": "json_group_array",
-    "json_object_agg": "json_group_object", "jsonb_object_agg": "json_group_object", "to_jsonb": "to_json",
-}  # fmt: skip
-"""Functions that DuckDB has by another name."""
 _MATCHES = {"~": ("", ""), "!~": ("NOT ", ""), "~*": ("", ", 'i'"), "!~*": ("NOT ", ", 'i'")}
 """Operators of regular expressions, which match a part of a text: DuckDB 1.5's match the whole."""
 _RESERVED = ("at", "describe", "lambda", "pivot", "qualify", "show", "summarize", "unpivot", "anti", "semi", "asof")
@@ -313,9 +307,6 @@ class _Rewriting:
         name = (words[at].name or "").lower()
         if not name or not follow(words, at + 1, "("):
             return 0
-        if name in _RENAMED:
-            self._done.append(_RENAMED[name])
-            return 1
         end = behind_closing(words, at + 1)
         if (called := duckdb_call(name, words[at + 2 : end - 1], self._inner)) is not None and name != "quote_literal":
             self._done.append(called)
@@ -327,8 +318,6 @@ class _Rewriting:
         if name == "age" and _is_of_transactions(words[at + 2 : behind_closing(words, at + 1) - 1]):
             self._done.append("pg_xid_age")
             return 1
-        if name == "substring" and (count := self._substring(words, at)):
-            return count
         if name in _SETS:
             return self._set(name, words, at)
         return self._in_from(words, at) if self._begins_table() and name not in _TABLES else 0
@@ -340,18 +329,6 @@ class _Rewriting:
         self._clauses[-1] = "SELECT"
         self._done += ["SELECT", "1"]
         return 1
-
-    def _substring(self, words: Sequence[Lexeme], at: int) -> int:
-        """``substring(x FROM pattern)``: the part that matches, or that of the pattern's parentheses."""
-        end = behind_closing(words, at + 1)
-        pattern = words[end - 2]
-        if pattern.kind != "string" or not words[end - 3].says("FROM"):
-            return 0
-        group = 1 if "(" in pattern.text else 0
-        self._done.append(
-            f"nullif(regexp_extract({self._inner(words[at + 2 : end - 3])}, {pattern.text}, {group}), '')"
-        )
-        return end - at
 
     def _begins_table(self) -> bool:
         """True where a table begins in FROM."""
@@ -375,12 +352,15 @@ class _Rewriting:
     def _set(self, name: str, words: Sequence[Lexeme], at: int) -> int:
         """A function of rows: in FROM its name is that of its column, too, and in SELECT it makes rows."""
         end = behind_closing(words, at + 1)
+        lists = [words[at + 2 + first : at + 2 + after] for first, after in list_items(words[at + 2 : end - 1])]
+        is_table = self._clauses[-1] in ("FROM", "JOIN")
+        if name == "unnest" and len(lists) > 1 and is_table:
+            return self._unnest(lists, words, end) - at
         inside = self._inner(words[at + 2 : end - 1])
         if name == "generate_subscripts":
-            first = next(list_items(words[at + 2 : end - 1]))
-            inside, name = f"1, len({self._inner(words[at + 2 : at + 2 + first[1]])})", "generate_series"
+            inside, name = f"1, len({self._inner(lists[0])})", "generate_series"
         called = f"{name}({inside})"
-        if self._clauses[-1] not in ("FROM", "JOIN"):
+        if not is_table:
             self._done.append(called if name == "unnest" else f"unnest({called})")
             return end - at
         self._done.append(called)
@@ -390,6 +370,15 @@ class _Rewriting:
             return end - at
         self._done += ["AS", f"{alias.text}({alias.text})"]
         return follows + 1 - at
+
+    def _unnest(self, lists: Sequence[Sequence[Lexeme]], words: Sequence[Lexeme], end: int) -> int:
+        """The rows of several lists, side by side; returns the place behind them."""
+        columns = [f"unnest({self._inner(one)})" for one in lists]
+        if follow(words, end, "with", "ordinality"):
+            columns.append(f"generate_subscripts({self._inner(lists[0])}, 1)")
+            end += 2
+        self._done.append(f"(SELECT {', '.join(columns)})")
+        return end
 
     def _wrap(self, wrapped: Callable[[str], str]) -> None:
         self._done.append(wrapped(self._taken()))
