@@ -32,6 +32,7 @@ def test_all_that_gives_rows_is_a_query(text: str) -> None:
         ("set global default_order to 'desc';", SetOption("default_order", "desc")),
         ("SET integer_division=true", SetOption("integer_division", "true")),
         ("SET default_collation = 'it''s'", SetOption("default_collation", "it's")),
+        ("SET default_collation = ''", SetOption("default_collation", "")),
         ("-- a word first\n/* and another */ SET TimeZone TO 'UTC' ;", SetOption("TimeZone", "UTC")),
         ("SET TimeZone = DEFAULT", SetOption("TimeZone", None)),
         ("RESET TimeZone", SetOption("TimeZone", None)),

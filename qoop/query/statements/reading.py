@@ -11,6 +11,7 @@ from itertools import pairwise
 from qoop.catalog.errors import QueryError
 from qoop.catalog.lexer import LexedText, Lexeme, known_text, lexed, quoted
 from qoop.catalog.value import value
+from qoop.query.statements.databases.schemas import MAIN
 from qoop.query.statements.normal_text import is_steady
 from qoop.query.statements.words import Words
 
@@ -104,11 +105,13 @@ def created(statement: LexedText) -> CreateView | CreateTable | CreateEmpty:
     """The definition in a CREATE statement. Raises QueryError for objects that a session does not create."""
     words = Words(statement)
     replace = words.take("CREATE", "OR", "REPLACE") or not words.take("CREATE")
-    _ = words.take("TEMP") or words.take("TEMPORARY")
+    temporary = words.take("TEMP") or words.take("TEMPORARY")
     is_view = words.take("VIEW")
     if is_view or words.take("TABLE"):
         unless = words.take("IF", "NOT", "EXISTS")
         name = words.parts()
+        if temporary and len(name) == 1:  # whatever schema USE names, each finds it
+            name = (MAIN, *name)
         columns = words.parenthesised()
         if name and columns and not is_view and words.next is None:
             _check_columns(columns)

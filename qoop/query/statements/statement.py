@@ -428,4 +428,5 @@ def _value(words: Words) -> str:
     text, first = words.rest, words.next
     if first is None or len(words.left) > 1:
         return text
-    return words.string() or first.name or text
+    string = words.string()
+    return string if string is not None else first.name or text
