@@ -83,7 +83,7 @@ def test_use_says_which_schema_names_are_of(session: qoop.Session) -> None:
 
 def test_a_temporary_table_is_found_whatever_schema_is_in_use() -> None:
     texts = (
-        "CREATE SCHEMA s; USE s; CREATE TEMP TABLE t AS SELECT 1 AS x; CREATE TEMPORARY VIEW v AS SELECT x + 1 AS y FROM t;"
+        "CREATE SCHEMA s; USE s; CREATE TEMP TABLE t AS SELECT 1 AS x; CREATE TEMP VIEW v AS SELECT x + 1 AS y FROM t;"
         "USE main; CREATE OR REPLACE TEMP TABLE t AS FROM range(2) r(x); ALTER TABLE t RENAME TO u; USE s;"
         "INSERT INTO u VALUES (7); CREATE TEMP TABLE t AS FROM u"
     )
