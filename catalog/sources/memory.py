@@ -220,8 +220,8 @@ def _without_halves(data: pa.Table) -> pa.Table:
 
 
 def _with_types_of_objects(frame: Any, data: pa.Table) -> pa.Table:
-    """The data with the types that DuckDB finds for numbers and nested values among objects of Python. Where its sample
-    does not show the type of all, those of Arrow stay."""
+    """The data with the types that DuckDB finds for numbers, dates, times and nested values among objects of Python.
+    Where its sample does not show the type of all, those of Arrow stay."""
     types = data.schema.types
     places = [place for place, type_ in enumerate(frame.dtypes) if type_ == "object" and _is_guessed(types[place])]
     if places:
@@ -233,7 +233,9 @@ def _with_types_of_objects(frame: Any, data: pa.Table) -> pa.Table:
 
 
 def _is_guessed(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(type_) or pa.types.is_nested(type_))
+    """True for a type by which Arrow may lose a part of a value: the time of one moment among dates, a time's zone."""
+    kinds = (pa.types.is_integer, pa.types.is_nested, pa.types.is_date, pa.types.is_time)
+    return any(is_one(type_) for is_one in kinds)
 
 
 def is_arrays(value: object) -> bool:

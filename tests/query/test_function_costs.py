@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from waits import PATIENCE, until
 
 import qoop
 from qoop.adaptive.retrace.reading import read_trace
@@ -23,13 +25,16 @@ EXPECTED = [(428, sum(i for i in range(0, ROWS, 100) if i % 7 % 2))]
 
 
 class Counted:
-    """A function that counts the rows that it is called for. row_seconds: that it sleeps for each."""
+    """A function that counts the rows that it is called for. row_seconds: that it sleeps for each. most: with more rows
+    it waits until `released`."""
 
-    def __init__(self, row_seconds: float = 0.0) -> None:
-        self.rows, self.row_seconds = 0, row_seconds
+    def __init__(self, row_seconds: float = 0.0, most: int = 10 * ROWS) -> None:
+        self.rows, self.row_seconds, self.most = 0, row_seconds, most
+        self.released = threading.Event()
 
     def __call__(self, numbers: pa.ChunkedArray) -> pa.ChunkedArray:
         self.rows += len(numbers)
+        assert self.rows <= self.most or self.released.wait(PATIENCE)
         time.sleep(self.row_seconds * len(numbers))
         return pc.equal(pc.bit_wise_and(numbers, 1), 1)
 
@@ -68,12 +73,14 @@ def test_a_function_that_is_dearer_than_believed_moves_above_the_join_while_it_r
 ) -> None:
     """Below the join it would take 20 s."""
     believe(monkeypatch, 1e-10)
-    function = Counted(2e-4)
+    function = Counted(2e-4, most=ROWS // 8)
     with opened(function) as session:
         job = session.submit(REDUCED)
+        until(lambda: any(one.switched for one in decisions(job)))
+        function.released.set()
         assert job.result().fetchall() == EXPECTED
         [switch] = [one for one in decisions(job) if one.switched]
-        assert "odd takes" in switch.cause and function.rows < ROWS
+        assert "odd takes" in switch.cause and function.rows < ROWS / 4
 
         function.rows = 0
         job = session.submit(REDUCED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import gc
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -206,6 +207,8 @@ OBJECTS: dict[str, object] = {
     "numbers": pd.DataFrame({"n": [1, None, 2], "big": [2**70, 1, -1]}, dtype=object),
     "a number beyond the sample": pd.DataFrame({"n": [1] * 2000 + [2**40]}, dtype=object),
     "nested values": pd.DataFrame({"l": [[1], None], "s": [{"x": [1]}, {"x": []}], "m": [{"x": 1}, {"y": "z"}]}),
+    "dates and moments": pd.DataFrame({"d": [dt.date(2026, 1, 1), dt.datetime(2026, 1, 1, 12)]}),
+    "times with zones": pd.DataFrame({"t": [dt.time(1, tzinfo=dt.UTC), None]}),
     "names twice": pd.DataFrame([[1, 2, 3, 4]], columns=["n", "N", "n", ""]),
     "names in other cases": pa.table({"n": [1], "N": [2]}),
 }
