@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from qoop.catalog.errors import TableChanged
 from qoop.catalog.value import value
 from qoop.query.job import Job, answer
 from qoop.query.result import Result
@@ -94,7 +95,16 @@ class Execution:
         return counted(found) if isinstance(found, int) else Result(*found)
 
     def query(self, text: str, check: Callable[[Columns], object] = lambda columns: None) -> Result:
-        """The rows of a query. check: is called with the columns before it runs. Raises what that does."""
+        """The rows of a query. check: is called with the columns before it runs. Raises what that does.
+
+        If a file is replaced while the query reads it, the query is run again, once, on what the file holds now.
+        """
+        try:
+            return self._query(text, check)
+        except TableChanged:
+            return self._query(text, check)
+
+    def _query(self, text: str, check: Callable[[Columns], object]) -> Result:
         with self.texts.written_out(text, self.session.sql) as query:
             planned = self.session.planning.plan(query)
             check(planned.plan.columns)

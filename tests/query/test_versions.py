@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 from collections.abc import Callable
@@ -236,11 +237,11 @@ def test_rows_of_a_file_that_changes_while_it_is_read_are_not_kept(
 ) -> None:
     write = write_csv if place.endswith("csv") else write_parquet
     write(tmp_path / "t", 1)
-    real = Kernel._query
+    real, contents = Kernel._query, itertools.count(2)
 
     def query(self: Kernel, *arguments: object) -> pa.Table:
         rows = real(self, *arguments)  # type: ignore[arg-type]
-        write(tmp_path / "t", 2)  # too late to be read, early enough to be seen
+        write(tmp_path / "t", next(contents))  # too late to be read, early enough to be seen
         return rows
 
     with qoop.connect(slots=1, memory="500MB", checkpoints=tmp_path / "kept") as session:
@@ -248,8 +249,29 @@ def test_rows_of_a_file_that_changes_while_it_is_read_are_not_kept(
         monkeypatch.setattr(Kernel, "_query", query)
         with pytest.raises(qoop.TableChanged, match=r"t\.(parquet|csv) changed"):
             session.sql(TOTAL)
+        with pytest.raises(qoop.TableChanged, match=r"t\.(parquet|csv) changed"):
+            session.submit(TOTAL).result()
         monkeypatch.setattr(Kernel, "_query", real)
         assert session.sql(TOTAL).fetchall() == answer(f"SELECT sum(a), count(*) FROM '{tmp_path / place}'")
+
+
+def test_a_query_whose_file_is_replaced_while_it_reads_runs_on_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, real, replaced = tmp_path / "t.parquet", Kernel._query, []
+    export(path, 1)
+
+    def query(self: Kernel, *arguments: object) -> pa.Table:
+        rows = real(self, *arguments)  # type: ignore[arg-type]
+        if not replaced:
+            replaced.append(export(path, 2))
+        return rows
+
+    with qoop.connect(slots=1, memory="500MB") as session:
+        session.register("t", path)
+        monkeypatch.setattr(Kernel, "_query", query)
+        assert session.sql(TOTAL).fetchall() == [(100, 50)]
+        assert replaced
 
 
 # Rows in memory
