@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from qoop.engine.events import Committed
     from qoop.engine.task import CheckpointKey
     from qoop.planner.sql.bind import Bound
+    from qoop.query.quick_plans import QuickPlans
 
 COMPARE_SECONDS = 2.0
 """A query that should take DuckDB longer than this on its share, by footers alone, is compared with plans of stages
@@ -255,19 +256,34 @@ class QueryPlanning(PlanSearch):
         theirs = self._own_seconds(own, share)
         present = {one.key for one in self._earlier.found(quick.keys())}
         losses = self._earlier.losses
-        best = best_of(losses.among(quick.candidates, share), share, theirs >= LONG_SECONDS, present, losses.free)
+        tolerance = losses.tolerance(theirs, self._earlier.did_not_end(own.bound.text))
+        candidates = losses.wary(losses.among(quick.candidates, share), tolerance)
+        best = best_of(candidates, share, theirs >= LONG_SECONDS, present, losses.free)
         seconds = best.seconds if own.staged_seconds is None or best.present else own.staged_seconds
         if quick.prepared is not None:
             self._plans.add_plan(text, share, quick.prepared, best.candidate.plan, own.estimated)
-        tolerance = losses.tolerance(theirs, self._earlier.did_not_end(own.bound.text))
-        if not best.present and seconds > theirs * tolerance:
+        by_own = not best.present and seconds > theirs * tolerance
+        self._note_begin(text, quick, None if by_own else best.candidate, share, theirs)
+        if by_own:
             return self._by_own(own, text, share, begun)
-        if quick.prepared is not None:
-            self._earlier.note_begin(text, quick.prepared, best.candidate.plan)
         adaptive = self._adaptive(text, share, quick.bound, quick.tables, quick.prepared)
         spent = 0.0 if quick.prepared is None else quick.prepared.statistics_seconds
         planning = time.perf_counter() - begun - spent
         return Planned(quick.bound, best.candidate.plan, quick.tables, planning, spent, adaptive, share)
+
+    def _note_begin(
+        self, text: str, quick: QuickPlans, begins: Candidate | None, share: Resources, theirs: float
+    ) -> None:
+        """Store the plan that a run begins with; where that is one task, another by which the next process goes on at
+        once if this one is killed. begins: None: DuckDB's, which takes `theirs` seconds."""
+        if quick.prepared is None or not self._earlier.goes_on:
+            return
+        if begins is None or begins.variant.lone:
+            other = self._earlier.losses.to_go_on(quick.candidates, share, theirs)
+            if other is not None:
+                self._earlier.note_begin(text, quick.prepared, other.plan)
+        if begins is not None:
+            self._earlier.note_begin(text, quick.prepared, begins.plan)
 
     def _by_own(self, own: DuckDBPlan, text: str, share: Resources, begun: float) -> Planned:
         """The query by DuckDB's plan, after a comparison with plans of stages."""

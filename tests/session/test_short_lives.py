@@ -20,8 +20,9 @@ from qoop.planner.finish import Done
 from qoop.planner.plan import Estimate, Plan, Resources, Stage, StageInput
 from qoop.planner.planner import Planning
 from qoop.planner.search.candidate import Candidate
+from qoop.planner.variants import LONE
 from qoop.query.job import Planned
-from qoop.query.output_losses import OutputLosses
+from qoop.query.output_losses import SHARED_TAKES, OutputLosses
 from qoop.query.quick_plans import best_of
 from qoop.session.earlier_runs import EarlierRuns
 from qoop.session.lives import RunLives
@@ -101,6 +102,25 @@ def test_a_query_that_was_killed_goes_on_in_tasks_that_fit_a_life(
     with qoop.connect(data, slots=1, memory="500MB", staged=False, checkpoints=tmp_path) as session:
         job = session.submit(RANKED, resume=True)
         assert job.result().fetchall() == expected(data) and job.plans == (short.plan,)
+
+
+def test_a_query_that_begins_by_one_task_leaves_a_plan_for_the_next_process(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Planning, "duckdb_seconds", lambda *_: 1000.0)
+    monkeypatch.setattr("qoop.query.planning.SHORT_SECONDS", 0.0)
+    monkeypatch.setattr(OutputLosses, "tolerance", lambda *_: 0.0)
+    monkeypatch.setattr(EarlierRuns, "expected_life", lambda *_: life)
+
+    def planned() -> Planned:
+        with qoop.connect(data, slots=1, memory="500MB", staged=False, checkpoints=tmp_path) as session:
+            return session.planning.plan(RANKED)
+
+    life = inf
+    assert planned().plan.root.whole
+    monkeypatch.setattr("qoop.query.plan_search.PlanSearch.prepare", None)  # to plan again would fail
+    life = 100.0
+    assert not planned().plan.root.whole
 
 
 def tasks(plan: Plan) -> int:
@@ -242,6 +262,30 @@ def test_where_outputs_survive_a_process_short_tasks_may_take_a_little_longer() 
     assert first(usual, short) is short and first(usual, short, survive=False) is usual
     assert first(usual, slower := candidate((12, 1.1))) is usual, "at most 3 % more"
     assert first(slower, short) is short
+
+
+def test_a_long_plan_of_one_task_counts_as_longer() -> None:
+    slots, short = Resources(2), candidate((20, 0.25))
+    lone = replace(candidate((1, 2.2)), variant=LONE[0])
+
+    def best(losses: OutputLosses, theirs: float) -> Candidate:
+        candidates = losses.wary([lone, short], losses.tolerance(theirs, False))
+        return min(candidates, key=lambda one: one.finish.seconds(slots))
+
+    assert best(OutputLosses(True), 60.0) is short, "it loses as much as DuckDB's with its process"
+    assert best(OutputLosses(True), 1.0) is lone and best(OutputLosses(False), 60.0) is lone
+    assert best(OutputLosses(True, between=1e6), 1e6) is not short, "losses are rare"
+
+
+def test_a_task_of_several_slots_is_expected_to_take_longer_than_a_life() -> None:
+    """Estimates of such tasks are the least certain."""
+    plan = candidate((1, 2.0)).plan
+    shared = replace(
+        candidate((1, 2.0)), plan=replace(plan, stages=(replace(plan.stages[0], slots=2), *plan.stages[1:]))
+    )
+    slots, losses = Resources(2), OutputLosses(True, 1.5)
+    assert shared.finish.on(slots)[0].seconds[0] < 1.5 < SHARED_TAKES * shared.finish.on(slots)[0].seconds[0]
+    assert losses.first_to_end([shared, candidate((30, 0.2))], slots, [Done(), Done()]) == 1
 
 
 def test_tasks_whose_outputs_serve_no_other_process_are_lost_together() -> None:
