@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _FEW = 10_000
 """Rows that are copied into one batch: DuckDB takes a tenth of a millisecond for each batch."""
+_MOST = 256
+"""Statements that a connection keeps: those of views that were dropped go with the rest."""
 
 
 class Prepared:
@@ -38,10 +40,17 @@ class Prepared:
         with source.having(rows):
             text = query(typed(source.name, columns))
             if text not in self._names:
+                if len(self._names) >= _MOST:
+                    self._forget()
                 name = f"qoop_statement{len(self._names)}"
                 self._connection.execute(f"PREPARE {name} AS {text}")
                 self._names[text] = name
             return arrow_output.table(self._connection, f"EXECUTE {self._names[text]}")
+
+    def _forget(self) -> None:
+        for name in self._names.values():
+            self._connection.execute(f"DEALLOCATE {name}")
+        self._names.clear()
 
 
 def typed(name: str, columns: Columns) -> str:
