@@ -156,7 +156,10 @@ class AttemptRunner:
         """The child processes, none of which is there before it is needed."""
         from qoop.engine.processes.pool import ProcessPool  # few sessions have texts that are not trusted
 
-        return ProcessPool(lambda: self._memory_releaser.memory)
+        releaser = self._memory_releaser
+        pool = ProcessPool(lambda: releaser.memory, lambda: releaser.release(0.0))
+        releaser.of_children = pool.size
+        return pool
 
     def isolate(self, least_seconds: float = 0.0) -> None:
         """Run tasks in child processes from now on, if they can: the system ends these first where memory is short.

@@ -10,12 +10,16 @@ outputs held were 31 MB. So each of them gives back what it does not need:
 - Arrow's can give back only what the calling thread has freed. Therefore whatever is large and short-lived,
   and freed by other threads than made it, is made with the C library's: see `POOL` of `storage/partition`.
 
+The child processes of this process count as well: they share its limit. A server that kept what two sorts had freed,
+0.6 of its memory, left its children the rest of it.
+
 Not always, since getting memory again costs page faults: that added 10 to 40 % CPU.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from qoop.engine.backends.while_working import WhileWorking
@@ -30,12 +34,13 @@ _GROWTH = 0.05  # of the memory, that must have come since the last time
 class MemoryReleaser:
     """Looks at this process while there is work, and gives back what is free if it holds much.
 
-    memory: bytes that it should hold at most; may be changed.
+    memory: bytes that it should hold at most, with its children; may be changed. of_children: bytes that these have.
     """
 
     def __init__(self, memory: int) -> None:
         self.memory = memory
-        self._after = 0  # anonymous memory after it was last given back
+        self.of_children: Callable[[], int] = lambda: 0
+        self._after = 0  # bytes held after it was last given back
         self._giving = threading.Lock()
         self._freed = FreedMemory()
         self._thread = WhileWorking(self._check, "qoop-release", first=_PAUSE)
@@ -50,12 +55,15 @@ class MemoryReleaser:
         threshold = share * self.memory
         if growth:
             threshold = max(threshold, self._after + growth * self.memory)
-        held = anonymous_memory()
+        held = self._held()
         if held > threshold:
             with self._giving:
                 self._freed.give_back()
-                held = self._after = anonymous_memory()
+                held = self._after = self._held()
         return held
+
+    def _held(self) -> int:
+        return anonymous_memory() + self.of_children()
 
     def close(self) -> None:
         """Look no more."""

@@ -26,11 +26,14 @@ class ProcessPool:
     """Child processes, forked ahead once one was needed. Thread-safe.
 
     memory: returns the bytes that they and this process may have together. What a program has besides its server when
-    the pool is made does not count. niceness: of processes that are started from now on.
+    the pool is made does not count. release: frees what this process keeps and does not use. niceness: of processes
+    that are started from now on.
     """
 
-    def __init__(self, memory: Callable[[], float] = lambda: math.inf) -> None:
-        self._memory = memory
+    def __init__(
+        self, memory: Callable[[], float] = lambda: math.inf, release: Callable[[], object] = lambda: None
+    ) -> None:
+        self._memory, self._release = memory, release
         self.niceness = 0
         self._of_program = max(0, anonymous_memory() - _OF_MODULES)
         self._modules: tuple[str, ...] = ()
@@ -93,17 +96,26 @@ class ProcessPool:
     def _check_memory(self, process: ChildProcess) -> None:
         """Raise OutOfMemory if all have too much, and the call of this process has the most. What is planned for each
         call may be less than they take, and more than is there: binding has no plan, and this process grows."""
-        busy = list(self._busy)
-        if process.size < _SMALL or any(other.size > process.size for other in busy):
+        if process.size < _SMALL or any(other.size > process.size for other in list(self._busy)):
             return
-        shared = sum(nursery.memory() for nursery in self._nurseries[:1])
-        calls = sum(other.size for other in busy) + _OF_PROCESS * (len(busy) + len(self._idle))
-        total, most = anonymous_memory() - self._of_program + shared + calls, self._memory()
+        most = self._memory()
+        if self._total() > most:
+            self._release()
+        total = self._total()
         if total > most:
             raise OutOfMemory(
                 f"the query has {process.size / 1e6:,.0f} MB, the most of all that run: together they have "
                 f"{total / 1e6:,.0f} MB of {most / 1e6:,.0f}"
             )
+
+    def _total(self) -> int:
+        return anonymous_memory() - self._of_program + self.size()
+
+    def size(self) -> int:
+        """Bytes of all processes, as last read."""
+        busy = list(self._busy)
+        shared = sum(nursery.memory() for nursery in self._nurseries[:1])
+        return shared + sum(one.size for one in busy) + _OF_PROCESS * (len(busy) + len(self._idle))
 
     def close(self) -> None:
         """End all processes. Calls that run raise ExecutionError."""

@@ -7,6 +7,7 @@ import pytest
 
 import qoop
 from qoop.catalog.sizes import parse_bytes
+from qoop.engine.backends.local import LocalBackend
 
 LIMIT = "SELECT current_setting('memory_limit') AS had, count(*) AS n FROM t"
 
@@ -31,3 +32,12 @@ def test_the_outputs_that_are_held_are_left_out() -> None:
         kept = session.submit("SELECT i, i * 2 AS j FROM many").result()
         assert kept.arrow().num_rows == 2_000_000
         assert limit(session) == pytest.approx(900e6 - 32e6, rel=0.01)
+
+
+@pytest.mark.parametrize(("memory", "most"), [("1GB", 500e6), ("4GB", 2_808e6)])
+def test_a_server_keeps_room_for_short_tasks(memory: str, most: float) -> None:
+    with qoop.connect(slots=2, memory=memory, staged=False) as session:
+        session.register("t", pa.table({"a": [1, 2, 3]}))
+        assert isinstance(session.backend, LocalBackend)
+        session.backend.let_short_go_first()
+        assert 0.95 * most <= limit(session) <= 1.01 * most

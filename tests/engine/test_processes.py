@@ -293,7 +293,8 @@ def test_a_process_over_its_limit_is_killed_where_allocations_do_not_fail(
 def test_where_all_have_too_much_the_largest_call_gives_way() -> None:
     small, large = 20 << 20, 150 << 20
     most = math.inf
-    pool = ProcessPool(lambda: most)
+    released = []
+    pool = ProcessPool(lambda: most, lambda: released.append(pool.size()))
     pool.preload(__name__)
     ended, outcomes = threading.Event(), dict[int, Exception | None]()
 
@@ -315,6 +316,7 @@ def test_where_all_have_too_much_the_largest_call_gives_way() -> None:
     most = anonymous_memory() - pool._of_program + large  # less than there is
     until(lambda: large in outcomes)
     assert str(outcomes[large]).startswith("the query has 15"), outcomes
+    assert min(released) > large  # what this process has freed is given back first
     most = anonymous_memory() + 2 * large  # there is room now
     ended.set()
     for thread in threads:

@@ -55,6 +55,14 @@ def test_who_has_memory_left_keeps_it(worked: duckdb.DuckDBPyConnection) -> None
         assert anonymous_memory() > before - FREED
 
 
+def test_children_count(worked: duckdb.DuckDBPyConnection) -> None:
+    before = anonymous_memory()
+    with closing(MemoryReleaser(memory=1 << 40)) as releaser:
+        releaser.of_children = lambda: 1 << 40
+        assert releaser.release(share=0.6) >= 1 << 40
+        assert anonymous_memory() < before - FREED
+
+
 def test_rows_that_are_cut_are_not_in_memory_that_only_one_thread_can_give_back() -> None:
     numbers = pa.array([i % 3 for i in range(100_000)], pa.uint8())
     batch = pa.RecordBatch.from_arrays([pa.array(range(100_000)), numbers], ["i", "number"])

@@ -15,7 +15,8 @@ def test_a_connection_keeps_few_statements(monkeypatch: pytest.MonkeyPatch) -> N
     with open_duckdb(files=False, threads=1) as connection:
         answers = prepared.Prepared(connection)
         for number in (*range(8), 0, 7):
-            found = answers.answer(rows, columns, lambda typed: f"SELECT sum(a) + {number} AS s FROM ({typed})")
+            query = f"SELECT sum(a) + {number} AS s FROM ({{}})".format
+            found = answers.answer(rows, columns, query)
             assert found["s"].to_pylist() == [3 + number]
             [(count,)] = connection.sql("SELECT count(*) FROM duckdb_prepared_statements()").fetchall()
             assert 1 <= count <= 3

@@ -188,7 +188,7 @@ class TextIsolation:
             case Rank.NOT_SHORT:
                 lane, urgent = self._doubtful, 0.0
         with lane.turn(caller.tenant, caller.check), self._pool.process() as process:
-            found = call(process, Limits(_QUICK_MEMORY, _Quick(process, caller.check), urgent))
+            found = call(process, Limits(_QUICK_MEMORY, _Quick(process, caller.check), urgent, gives_way=True))
         self._tenants.note(caller.tenant, True)
         return found
 
