@@ -8,7 +8,7 @@ found by name alone, no operator needs table aliases, and moving an operator nev
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Union
@@ -413,11 +413,22 @@ def with_inputs(relation: Relation, inputs: tuple[Relation, ...]) -> Relation:
     return replace(relation, input=inputs[0])  # type: ignore[arg-type]
 
 
-def walk(relation: Relation) -> Iterator[Relation]:
-    """Yield the relation and all below it, parents first; a shared subplan once for every reader."""
-    yield relation
-    for child in relation.inputs:
-        yield from walk(child)
+def walk(relation: Relation, opens: Callable[[Relation], bool] = lambda _: True) -> Iterator[Relation]:
+    """Yield the relation and all below it, parents first; what is below a Shared once, however many read it.
+
+    opens: true for the nodes below which it goes on.
+    """
+    known: set[str] = set()
+    waiting = [relation]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if isinstance(node, Shared):
+            if node.name in known:
+                continue
+            known.add(node.name)
+        if opens(node):
+            waiting += reversed(node.inputs)
 
 
 def _need(what: str, exprs: tuple[Expr, ...], columns: tuple[Column, ...]) -> None:

@@ -67,6 +67,10 @@ from qoop.planner.rules.semi_joins import ignores_duplicates
 
 Exprs = Iterable[Expr]
 
+MOST_REPEATED = 8
+"""Leaves of a shared subplan that each of its readers has as its own. Where each query of a WITH joins the one before
+with itself, they double with each query."""
+
 
 class Blocks:
     """Blocks of the relations of one query; relations that differ in what blocks forget have the same block.
@@ -121,8 +125,10 @@ class Blocks:
             case Opaque():
                 names = {column: str(i) for i, column in enumerate(node.columns)}
                 return self.form.leaf(digest_of("opaque", node.sql, repr(sorted(node.tables))), names)
-            case Exchange() | Shared():
+            case Exchange():
                 return self.of(node.input)
+            case Shared():
+                return self._shared(node)
             case Filter():
                 below = self.of(node.input)
                 return self.form.restricted(below, self._parts_in(below, node.predicates))
@@ -183,6 +189,16 @@ class Blocks:
         rows = sorted(repr([text_of(item, own_name) for item in row]) for row in node.rows)
         block = self.form.leaf(digest_of("values", *rows), {column: str(i) for i, column in enumerate(node.columns)})
         return block if node.rows else replace(block, predicates=(FALSE,))
+
+    def _shared(self, node: Shared) -> Block:
+        """The block of a shared subplan; one of many leaves is closed, since each of its readers would repeat them."""
+        below = self.of(node.input)
+        if len(below.leaves) <= MOST_REPEATED:
+            return below
+        columns = {column: below.columns[column] for column in node.columns}
+        written = self.form.write(below, columns.values())
+        block = self.form.leaf(digest_of("shared", written.core), written.texts(columns))
+        return _emptied(block) if below.empty else block
 
     # ---- joins
 

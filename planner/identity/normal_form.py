@@ -44,6 +44,10 @@ from qoop.planner.rules.outer_to_inner import rejected_by
 
 Exprs = Iterable[Expr]
 
+MOST_LOOSE = 16
+"""Leaves of a block that semi joins may still join as inner ones: those of a chain, each over the one before twice,
+would double them with each."""
+
 
 class NormalForm:
     """The operations on the blocks of one query. The numbers of leaves are unique within it."""
@@ -285,7 +289,7 @@ class NormalForm:
 
     def loose(self, block: Block) -> Block:
         """A block whose rows may repeat without effect: operators that only repeat or drop rows join it."""
-        while True:
+        while len(block.leaves) <= MOST_LOOSE:
             semi = next((p for p in block.predicates if isinstance(p, Call) and p.template in self._semi_joins), None)
             leaf = _distinct_leaf(block)
             if semi is not None:
@@ -294,6 +298,7 @@ class NormalForm:
                 block = self._opened(block, leaf)
             else:
                 return block
+        return block
 
     def _joined(self, block: Block, semi: Call) -> Block:
         """The block with a semi join as an inner one."""

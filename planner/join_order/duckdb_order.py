@@ -18,7 +18,7 @@ from typing import Any
 
 from qoop.catalog.value import value
 from qoop.planner.algebra.expr import Call, Column, Literal, conjuncts, walk
-from qoop.planner.algebra.relation import Filter, Relation, Scan
+from qoop.planner.algebra.relation import Filter, Relation, Scan, Shared
 from qoop.planner.algebra.relation import walk as walk_relation
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.join_order.enumerate import Search, Step
@@ -257,7 +257,21 @@ class _Group:
 
 
 def _tables_of(relation: Relation) -> Tables:
-    return frozenset(Counter(one.table.lower() for one in walk_relation(relation) if isinstance(one, Scan)).items())
+    return frozenset(_scans_of(relation, {}).items())
+
+
+def _scans_of(relation: Relation, shared: dict[str, Counter[str]]) -> Counter[str]:
+    """The tables, with how often each is read; those of a shared subplan once for each of its readers."""
+    if isinstance(relation, Scan):
+        return Counter((relation.table.lower(),))
+    if isinstance(relation, Shared) and relation.name in shared:
+        return shared[relation.name]
+    found: Counter[str] = Counter()
+    for below in relation.inputs:
+        found.update(_scans_of(below, shared))
+    if isinstance(relation, Shared):
+        shared[relation.name] = found
+    return found
 
 
 def _constants_of(relation: Relation) -> Iterator[str]:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from qoop.planner.sql.build import Builder
     from qoop.planner.sql.query_block import QueryBlock
 
-from qoop.planner.algebra.relation import Limit, Opaque, SetOp, Shared, Sort, Window
+from qoop.planner.algebra.relation import Limit, Opaque, SetOp, Shared, Sort, Window, walk
 
 HalfJoin = OneOf["semi", "anti"]
 
@@ -324,10 +324,11 @@ MOST_ROWS = 1_000_000
 
 def refuse_endless(relation: Relation, reader: str) -> None:
     """Raise Unsupported if a fragment that may make rows without end is read row by row. reader: stops to read."""
-    left = [relation]
-    while left:
-        node = left.pop()
+    for node in walk(relation, _reads_in_part):
         if isinstance(node, Opaque) and (node.rows is None or node.rows > MOST_ROWS):
             raise Unsupported(f"{reader} of {node.reason}, which may make more rows than are read")
-        if not isinstance(node, Aggregate | Sort | Window | Limit) and not (isinstance(node, SetOp) and not node.all):
-            left += node.inputs
+
+
+def _reads_in_part(node: Relation) -> bool:
+    """True for an operator that stops to read its input once its own reader does."""
+    return not isinstance(node, Aggregate | Sort | Window | Limit) and not (isinstance(node, SetOp) and not node.all)
