@@ -152,6 +152,7 @@ class PlanSearch:
         grid, stored = self._grid(share), self._plans.plan(text, share)
         if stored is None:
             prepared, plan = self._preparation.planned(self.prepare(text), share)
+            self._earlier.note_begin(text, prepared, plan)  # a process that is killed meanwhile leaves a plan, too
             quick = quick_plans(prepared, plan, share, grid, self._cost)
             return replace(quick, candidates=(*quick.candidates, *self._earlier.plans(text, grid)))
         bound, plan, tables = stored

@@ -23,6 +23,8 @@ from qoop.planner.search.candidate import Candidate
 from qoop.planner.variants import LONE
 from qoop.query.job import Planned
 from qoop.query.output_losses import SHARED_TAKES, OutputLosses
+from qoop.query.plan_search import PlanSearch
+from qoop.query.planning import QueryPlanning
 from qoop.query.quick_plans import best_of
 from qoop.session.earlier_runs import EarlierRuns
 from qoop.session.lives import RunLives
@@ -96,7 +98,7 @@ def test_a_query_that_was_killed_goes_on_in_tasks_that_fit_a_life(
     short = planned()
     assert tasks(short.plan) > tasks(usual.plan) and short.last_resort is not None and short.adaptive is None
     assert planned("SELECT max(w + random()) FROM rows").adaptive is not None, "no other run can use its outputs"
-    monkeypatch.setattr("qoop.query.plan_search.PlanSearch.prepare", None)  # to plan again would fail
+    monkeypatch.setattr(PlanSearch, "prepare", None)  # to plan again would fail
     life = 0.3
     assert planned().plan == short.plan
     with qoop.connect(data, slots=1, memory="500MB", staged=False, checkpoints=tmp_path) as session:
@@ -104,9 +106,11 @@ def test_a_query_that_was_killed_goes_on_in_tasks_that_fit_a_life(
         assert job.result().fetchall() == expected(data) and job.plans == (short.plan,)
 
 
+@pytest.mark.parametrize("killed", [False, True])
 def test_a_query_that_begins_by_one_task_leaves_a_plan_for_the_next_process(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool
 ) -> None:
+    """Also a process that is killed while it compares plans."""
     monkeypatch.setattr(Planning, "duckdb_seconds", lambda *_: 1000.0)
     monkeypatch.setattr("qoop.query.planning.SHORT_SECONDS", 0.0)
     monkeypatch.setattr(OutputLosses, "tolerance", lambda *_: 0.0)
@@ -117,8 +121,14 @@ def test_a_query_that_begins_by_one_task_leaves_a_plan_for_the_next_process(
             return session.planning.plan(RANKED)
 
     life = inf
-    assert planned().plan.root.whole
-    monkeypatch.setattr("qoop.query.plan_search.PlanSearch.prepare", None)  # to plan again would fail
+    if killed:
+        with monkeypatch.context() as patched, pytest.raises(SystemExit):
+            patched.setattr(PlanSearch, "_estimated", lambda *_: sys.exit())
+            planned()
+    else:
+        assert planned().plan.root.whole
+    monkeypatch.setattr(PlanSearch, "prepare", None)  # to plan again would fail
+    monkeypatch.setattr(QueryPlanning, "_takes_much_of", lambda *_: True)
     life = 100.0
     assert not planned().plan.root.whole
 
