@@ -144,7 +144,12 @@ class ParquetSource:
 
     def only(self, paths: Collection[str]) -> ParquetSource:
         """Its files at these paths."""
-        return replace(self, files=tuple(file for file in self.files if file.file.path in paths))
+        places = sorted(self._places[path] for path in paths if path in self._places)
+        return replace(self, files=tuple([self.files[place] for place in places]))
+
+    @cached_property
+    def _places(self) -> Mapping[str, int]:
+        return {file.file.path: place for place, file in enumerate(self.files)}
 
     def with_changes(self, gone: Collection[str], came: Sequence[ParquetFile]) -> ParquetSource:
         """The source of a folder's files, in the order of their paths, after few have changed. gone: the paths of those
@@ -156,6 +161,7 @@ class ParquetSource:
             _by_path=by_path,
             stamps=_with_changes(self.stamps, gone, {file.file.path: file.file.stamp for file in came}),
             _identities=_with_changes(self._identities, gone, {file.file.path: file.identity for file in came}),
+            _versions=self._versions,
             _file_rows=_with_changes(self._file_rows, gone, {file.file.path: file.rows for file in came}),
         )
         return made

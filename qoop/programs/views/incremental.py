@@ -27,7 +27,7 @@ from qoop.programs.views.below.joining import Pair, needed
 from qoop.programs.views.delta import Delta, deltas_of
 from qoop.programs.views.merging import Merging
 from qoop.programs.views.sampling import LeafSample, estimated, interim_of, why_never
-from qoop.programs.views.tree import Leaf, Nodes, Tree, digest_of, nodes
+from qoop.programs.views.tree import Digests, Leaf, Nodes, Tree, digest_of
 
 if TYPE_CHECKING:
     from qoop.catalog.table import Columns, Table
@@ -96,7 +96,7 @@ class Incremental:
         self.below: Below | str = cuts if isinstance(cuts, str) else cuts[0]
         self._merging = merging
         self._columns = columns
-        self._digested: dict[str, tuple[list[str], dict[int, tuple[Leaf, str]]]] = {}  # by query and object of a leaf
+        self._digested: dict[str, Digests] = {}  # by query
         self._sums = PartQuery(delta.leaf_sql, delta.others, merging.types)
 
     def close(self) -> None:
@@ -203,27 +203,18 @@ class Incremental:
         """The tree of a query."""
         fact = self.delta.fact
         tree, types = turn.tree(fact), repr(turn.tables[fact].columns)  # the first file decides the types of all
-        text = [query.sql, turn.form, types, *turn.versions(query.others)]
-
-        known = self._digested[query.sql][1] if text == self._text_of(query) else {}
-
-        def digest(leaf: Leaf) -> str:
-            found = known.get(id(leaf))
-            return found[1] if found is not None else digest_of(*text, *[identity for _, identity in leaf])
-
+        text = query.sql, turn.form, types, *turn.versions(query.others)
+        digests = self._digested.get(query.sql)
+        if digests is None or digests.text != text:
+            digests = self._digested[query.sql] = Digests(text)
         for leaf, before in turn.compacted[fact].items():
             if leaf in tree.leaves:
-                self._carry(turn.parts, query.types, digest(leaf), [digest(one) for one in before])
-        digests = [digest(leaf) if leaf else "" for leaf in tree.leaves]
-        self._digested[query.sql] = (
-            text,
-            {id(leaf): (leaf, one) for leaf, one in zip(tree.leaves, digests, strict=True)},
-        )
-        return Nodes(*nodes(digests), dict(zip(digests, tree.leaves, strict=True)))
+                self._carry(turn.parts, query.types, digests.of(leaf), [digests.of(one) for one in before])
+        return digests.nodes(tree)
 
-    def _text_of(self, query: PartQuery) -> list[str]:
+    def _text_of(self, query: PartQuery) -> Sequence[str]:
         """The text in the digests of a query, of the last refresh; empty: there was none."""
-        return self._digested.get(query.sql, ([], {}))[0]
+        return self._digested[query.sql].text if query.sql in self._digested else ()
 
     def _carry(self, parts: Parts, types: Columns, digest: str, before: Sequence[str]) -> None:
         """Make the part of a leaf whose files were only written again from the parts of before, if these are there."""
@@ -236,7 +227,7 @@ class Incremental:
         tree = self._digests(turn, self._sums)
         turn.kept |= tree.all()
         if isinstance(self.below, Below):
-            self._join(turn, tree, text_before not in ([], self._text_of(self._sums)))
+            self._join(turn, tree, text_before not in ((), self._text_of(self._sums)))
         parts = [self._part(turn, self._sums, head, tree) for head in tree.heads]
         return self._older_as_one(turn, [head for head in tree.heads if head in tree.children], parts)
 

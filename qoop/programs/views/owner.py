@@ -1,10 +1,10 @@
 """The thread that refreshes the views of a session by their goals: it carries out the orders of their programs.
 
 The thread begins with the first view that has a goal. It compares the tables of views with their editions, and
-refreshes one view at a time. Views whose comparisons are due at about the same time take part in one round, which
-compares each table once in a tenth of their goals. Where their refreshes need more than the thread's time, `sharing.py`
-says which views are sampled, and, if sharing is not by the worst view, which share of the thread's time each has. While
-people's queries run, the thread rests, so that these keep their share.
+refreshes one view at a time. Views whose comparisons are due at about the same time take part in one round. A
+comparison of a table serves all views for a part of their goals. Where their refreshes need more than the thread's
+time, `sharing.py` says which views are sampled, and, if sharing is not by the worst view, which share of the thread's
+time each has. While people's queries run, the thread rests, so that these keep their share.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _EARLY = 0.05
 """The part of its goal by which a view is compared early, to take part in a round."""
 
 _ROUND_SECONDS = 1.0
-"""A round that lasts longer ends: goals may have changed, and tables are compared again."""
+"""A round that lasts longer ends: goals may have changed."""
 
 _OLD_PART, _OLD_PART_EXPECTED, _OLD_COSTS = 0.1, 0.5, 20
 """A comparison serves a view for that part of its goal, and for that many times the seconds of a comparison. The second
@@ -173,7 +173,7 @@ class _Program:
 
 
 class _Compared:
-    """The tables that a round has compared. names: see `comparing_once`."""
+    """The tables that were compared of late. names: see `comparing_once`."""
 
     def __init__(self, names: set[str]) -> None:
         self._names = names
@@ -187,7 +187,7 @@ class _Compared:
             self._names.discard(name)
 
     def note(self, at: float) -> bool:
-        """Tables were compared now, from this time on, unless the round had them; True: there are some."""
+        """Tables were compared now, from this time on, unless they had been; True: there are some."""
         new = self._names - self._at.keys()
         self._at |= dict.fromkeys(new, at)
         return bool(new)
@@ -215,6 +215,7 @@ class Owner:
         self._shared = 0.0
         self._comparison = 0.0  # seconds of one, as a running mean
         self._programs: dict[str, _Program] = {}
+        self._compared = _Compared(set())
         self._woken = threading.Condition()
         self._stopped = False
         self._changed = False  # views or goals, since they were last followed
@@ -244,11 +245,13 @@ class Owner:
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._stopped:
-            self._follow_goals()
-            self._round()
-            self._share()
-            self._wait()
+        with self._views.comparing_once() as names:
+            self._compared = _Compared(names)
+            while not self._stopped:
+                self._follow_goals()
+                self._round()
+                self._share()
+                self._wait()
         for program in self._programs.values():
             program.send(Stop())
 
@@ -281,28 +284,25 @@ class Owner:
         begun = boot_seconds()
         if min((program.next for program in self._programs.values()), default=math.inf) > begun:
             return
-        with self._views.comparing_once() as names:
-            compared = _Compared(names)
-            while self._serve_one(compared) and boot_seconds() < begun + _ROUND_SECONDS:
-                pass
+        while self._serve_one() and boot_seconds() < begun + _ROUND_SECONDS:
+            pass
 
-    def _serve_one(self, compared: _Compared) -> bool:
+    def _serve_one(self) -> bool:
         """Refresh the first view that is due, and compare those before it; False: none is due."""
         order = early({name: program.due() for name, program in self._programs.items()}, time.time())
         for name, sooner in order.items():
             program = self._programs[name]
             if self._stopped or (
-                program.next <= boot_seconds() + _EARLY * program.target.lag
-                and self._turn(name, program, compared, sooner)
+                program.next <= boot_seconds() + _EARLY * program.target.lag and self._turn(name, program, sooner)
             ):
                 return not self._stopped
         return False
 
-    def _turn(self, name: str, program: _Program, compared: _Compared, sooner: float) -> bool:
+    def _turn(self, name: str, program: _Program, sooner: float) -> bool:
         """Compare the tables of a view, and refresh it if that is due. Errors show in the status of the view.
 
         sooner: see `TablesCompared.early`. Returns True after a refresh."""
-        begun = time.monotonic()
+        begun, compared = time.monotonic(), self._compared
         compared.forget(min(max(program.old, _OLD_COSTS * self._comparison), program.since_expected()))
         try:
             since = self._views.behind(name)
@@ -320,7 +320,7 @@ class Owner:
         assert program.refresh is not None
         one_in = program.refresh.one_in
         failed = self._failure(name, one_in)
-        if isinstance(failed, TableChanged):  # since the round compared it
+        if isinstance(failed, TableChanged):  # since it was compared
             compared.forget(0.0)
             failed = self._failure(name, one_in)
         seconds = time.monotonic() - begun

@@ -7,10 +7,12 @@ its files, the digest of a node one of its children; so a changed file changes i
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
 from functools import cached_property, lru_cache
 from hashlib import blake2b
-from itertools import chain, filterfalse
+from itertools import chain
 
 from qoop.catalog.sources.file_stamp import different
 from qoop.catalog.table import Compaction
@@ -31,6 +33,35 @@ File = tuple[str, str]
 
 Leaf = tuple[File, ...]
 
+_Changes = tuple[frozenset[str], frozenset[str]]
+
+_MOST = 16
+_last: OrderedDict[tuple[int, int], tuple[Mapping[str, str], Mapping[str, str], _Changes]] = OrderedDict()
+"""The last changes, by the objects of the states. These are kept, so no others have their addresses."""
+
+
+def changes(before: Mapping[str, str], now: Mapping[str, str]) -> _Changes:
+    """The files that are gone or others now, and those that have come or are others now. A refresh needs them several
+    times, as does each view of the table with the same states. Safe in several threads.
+
+    before, now: identities by path; these mappings never change.
+
+    >>> gone, came = changes({"a": "1", "b": "1", "c": "1"}, {"b": "1", "c": "2", "d": "1"})
+    >>> sorted(gone), sorted(came)
+    (['a', 'c'], ['c', 'd'])
+    """
+    known = _last.get((id(before), id(now)))
+    if known is not None:
+        return known[2]
+    came = different(now, before)
+    there = came & before.keys()
+    gone = there if len(now) - len(came) + len(there) == len(before) else different(before, now)
+    _last[id(before), id(now)] = before, now, (gone, came)
+    if len(_last) > _MOST:
+        with suppress(KeyError):  # another thread took the last one
+            _last.popitem(last=False)
+    return gone, came
+
 
 @value
 class Tree:
@@ -48,12 +79,14 @@ class Tree:
         ((('b', '2'),), (('c', '1'),))
         """
         known = self._files
-        changed = different(known, files)
-        kept = [_present(leaf, files, changed) for leaf in self.leaves] if changed else list(self.leaves)
+        gone, came = changes(known, files)
+        kept = [_present(leaf, files, gone) for leaf in self.leaves] if gone else list(self.leaves)
         if sum(map(bool, kept)) * 2 < len(kept):
             kept = [leaf for leaf in kept if leaf]
-        new = [(path, files[path]) for path in filterfalse(known.__contains__, files)]
-        return Tree((*kept, *_leaves(new, rows)))
+        new = [(path, files[path]) for path in (sorted(came - gone) if known else files)]
+        made = Tree((*kept, *_leaves(new, rows)))
+        vars(made)["_files"] = files
+        return made
 
     @cached_property
     def _files(self) -> Mapping[str, str]:
@@ -74,6 +107,8 @@ class Tree:
         >>> made_of
         {(('p', '2'), ('d', '1')): ((('a', '1'), ('b', '1')), (('c', '1'), ('d', '1')))}
         """
+        if not compactions:
+            return self, {}
         leaves = list(self.leaves)
         made_of: dict[Leaf, tuple[Leaf, ...]] = {}
         for compaction in compactions:
@@ -93,7 +128,7 @@ class Tree:
 
 def _present(leaf: Leaf, files: Mapping[str, str], changed: Set[str]) -> Leaf:
     """The files of a leaf as they are now; the leaf itself if they have not changed."""
-    if changed.isdisjoint(path for path, _ in leaf):
+    if changed.isdisjoint(dict(leaf)):
         return leaf
     return tuple([(path, files[path]) for path, _ in leaf if path in files])
 
@@ -109,6 +144,29 @@ class Nodes:
     def all(self) -> set[str]:
         """The digests of leaves and nodes."""
         return {*self.children, *self.leaves}
+
+
+class Digests:
+    """Digests of the leaves of one query. text: what they depend on besides their files."""
+
+    def __init__(self, text: Sequence[str]) -> None:
+        self.text = text
+        self._known: dict[int, tuple[Leaf, str]] = {}  # by object of the leaf, which is kept
+
+    def of(self, leaf: Leaf) -> str:
+        """The digest of a leaf; empty: it has no files."""
+        found = self._known.get(id(leaf))
+        if found is None:
+            digest = digest_of(*self.text, *[identity for _, identity in leaf]) if leaf else ""
+            found = self._known[id(leaf)] = leaf, digest
+        return found[1]
+
+    def nodes(self, tree: Tree) -> Nodes:
+        """The tree by digests."""
+        digests = list(map(self.of, tree.leaves))
+        if len(self._known) > 2 * len(digests):  # most are of leaves that are gone
+            self._known = {id(leaf): (leaf, one) for leaf, one in zip(tree.leaves, digests, strict=True)}
+        return Nodes(*nodes(digests), dict(zip(digests, tree.leaves, strict=True)))
 
 
 def nodes(leaves: Sequence[str]) -> tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from qoop.catalog.errors import CatalogError, QoopError, QueryError, UnknownTable
-from qoop.catalog.sources.file_stamp import different
 from qoop.catalog.table import has_files
 from qoop.catalog.user_key import user_key
 from qoop.catalog.value import value
@@ -25,6 +24,7 @@ from qoop.programs.views.incremental import NO_SUMS, Below, Incremental
 from qoop.programs.views.owner import Owner, Refreshment, Target
 from qoop.programs.views.planning import ViewSession
 from qoop.programs.views.refreshing import Refreshing
+from qoop.programs.views.tree import changes
 from qoop.programs.views.watching import Watching
 from qoop.query.result import Result
 from qoop.query.statements.materialized import (
@@ -488,7 +488,7 @@ def _changes(states: Iterable[tuple[Base | None, Base | None]]) -> list[float]:
 def _changes_of(now: Base | None, before: Base | None) -> list[float]:
     if now is None or before is None:
         return [time.time()]
-    return [_changed_at(path) for path in different(now.files, before.files)] or [time.time()]
+    return [_changed_at(path) for path in changes(before.files, now.files)[1]] or [time.time()]
 
 
 def _changed_at(path: str) -> float:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from qoop.catalog.table import Table
 
 _FULL = 0.01
-"""The part of the time that comparisons of all files of a folder may take."""
+"""The part of the time that comparisons of all files of all folders may take."""
 
 _MODIFIED, _ATTRIBUTES, _WRITTEN = 0x2, 0x4, 0x8  # linux/inotify.h
 _MOVED_FROM, _MOVED_TO, _CREATED, _DELETED = 0x40, 0x80, 0x100, 0x200
@@ -170,7 +170,7 @@ class Watching:
             raise
         seconds = self._clock() - begun
         if found.flat:
-            self._known[place] = _Known(folder, found, begun + seconds / _FULL)
+            self._known[place] = _Known(folder, found, begun + seconds / _FULL * (len(self._known) + 1))
         return found
 
     def _names(self, number: int) -> set[str] | None:
