@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import qoop
-from qoop.catalog.arrow_input import register, relation
+from qoop.catalog.arrow_input import Input, register, relation
 
 ROWS = "import sys, duckdb; rows = duckdb.sql('SELECT * FROM range(3) t(i)').to_arrow_table()"
 
@@ -104,3 +104,21 @@ def test_extension_types_are_compared_as_duckdb_compares_them(staged: bool, wher
         expected = own.execute(query).fetchall()
         assert expected
         assert session.sql(query).fetchall() == expected
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["FROM r", "SELECT count(*) FROM r", "SELECT b FROM r WHERE a > 1 ORDER BY a", "SELECT 1 FROM r WHERE b IS NULL",
+     "SELECT one.a, other.b FROM r AS one JOIN r AS other USING (a) ORDER BY a", "SELECT b, a FROM r WHERE b = 'x'"],
+)  # fmt: skip
+def test_a_statement_over_rows_that_change_is_planned_once(query: str) -> None:
+    rows = [pa.table({"a": a, "b": b}) for a, b in (([1, 2, 3], ["x", None, "y"]), ([4, None], ["z", "x"]))]
+    with duckdb.connect() as connection, duckdb.connect() as other:
+        known = Input(connection, "r", rows[0].schema)
+        connection.execute(f"PREPARE once AS {query}")
+        for several in rows:
+            with known.having(several):
+                found = connection.execute("EXECUTE once").fetchall()
+            other.execute("CREATE OR REPLACE TABLE r AS FROM several")
+            assert found == other.execute(query).fetchall()
+        assert connection.execute("EXECUTE once").fetchall() in ([], [(0,)])
