@@ -150,6 +150,7 @@ def open_csv(cursor: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> tuple[C
 def open_json(cursor: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> tuple[Columns, TextSource]:
     """Columns and source of JSON files: lines, or one array. Raises SourceError, or what DuckDB raises."""
     columns, source = _open(cursor, paths, "read_json", _json_reader, _sampling(paths))
+    _check_keys(cursor, columns, source, paths)
     _check_dates(cursor, columns, source)
     return columns, source
 
@@ -224,8 +225,7 @@ def _open(
     count: _Count = _count,
 ) -> tuple[Columns, TextSource]:
     files = [content_file(path, "content", content_digest) for path in paths]
-    listed = ", ".join(map(sql_path, paths))
-    columns = describe(cursor, f"SELECT * FROM {function}([{listed}], union_by_name = true{sampling})")
+    columns = describe(cursor, f"SELECT * FROM {_detected(function, paths, sampling)}")
     partitions = hive_columns(columns, paths)
     own = tuple(column for column in columns if column not in partitions)
     opened = []
@@ -234,6 +234,11 @@ def _open(
         empty = TextFile(file, 0, function, layout.options, layout.columns)
         opened.append(replace(empty, rows=count(cursor, empty, layout, partitions)))
     return columns, TextSource(tuple(opened), partitions)
+
+
+def _detected(function: str, paths: Sequence[str], sampling: str) -> str:
+    """The call that reads files with the columns that DuckDB finds in them."""
+    return f"{function}([{', '.join(map(sql_path, paths))}], union_by_name = true{sampling})"
 
 
 def _sampling(paths: Sequence[str]) -> str:
@@ -286,6 +291,25 @@ def _types_to_read(sniffed: Sequence[tuple[str, str]], types: dict[str, str], pa
 
 def _json_reader(cursor: duckdb.DuckDBPyConnection, path: str, columns: Columns, sampling: str) -> TextFormat:
     return TextFormat(columns, "format = 'auto', records = 'auto'")
+
+
+def _check_keys(cursor: duckdb.DuckDBPyConnection, columns: Columns, source: TextSource, paths: Sequence[str]) -> None:
+    """Refuse keys that differ in case alone: DuckDB calls the second one `A_1`, and finds no such key by its name."""
+    names = [name.lower() for name, _ in columns]
+    renamed = []
+    for place, column in enumerate(columns):
+        first, _, number = column[0].lower().rpartition("_")
+        if number.isdigit() and first in names[:place]:
+            renamed.append(column)
+    if renamed:
+        items = ", ".join(f"count({sql_name(name)})" for name, _ in renamed)
+        scans = source.scan(tuple(renamed), None), f"FROM {_detected('read_json', paths, _sampling(paths))}"
+        by_name, as_found = (cursor.execute(f"SELECT {items} FROM ({scan})").fetchall() for scan in scans)
+        if by_name != as_found:
+            raise SourceError(
+                f"{', '.join(paths)} has keys that differ in case alone, which are the columns "
+                f"{', '.join(name for name, _ in renamed)}: FROM read_json('…', union_by_name = true) reads them"
+            )
 
 
 def _check_dates(cursor: duckdb.DuckDBPyConnection, columns: Columns, source: TextSource) -> None:

@@ -177,6 +177,16 @@ def test_json_lines_and_arrays(catalog: Catalog, tmp_path: Path) -> None:
         catalog.register("t", tmp_path / "c.json")
 
 
+def test_json_keys_that_differ_in_case_alone_are_refused(catalog: Catalog, tmp_path: Path) -> None:
+    """DuckDB calls their columns a and A_1; read by that name, the second one would be NULL."""
+    (tmp_path / "a.json").write_text('{"a": 1}')
+    (tmp_path / "b.json").write_text('{"A": 2}')
+    with pytest.raises(SourceError, match="differ in case alone, which are the columns A_1"):
+        catalog.register("t", tmp_path / "*.json")
+    (tmp_path / "b.json").write_text('{"a": 3, "A_1": 4, "a_2": null}')
+    assert rows(catalog.register("t", tmp_path / "*.json")) == [(1, None, None), (3, 4, None)]
+
+
 def test_every_table_of_a_duckdb_file(catalog: Catalog, tmp_path: Path) -> None:
     path = tmp_path / "d.duckdb"
     with duckdb.connect(str(path)) as database:
