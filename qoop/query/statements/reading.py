@@ -116,10 +116,10 @@ def created(statement: LexedText) -> CreateView | CreateTable | CreateEmpty:
         if name and columns and not is_view and words.next is None:
             _check_columns(columns)
             return CreateEmpty(name, columns, replace, unless)
-        if name and (is_view or not columns) and words.take("AS") and words.next is not None:
+        if name and words.take("AS") and words.next is not None:
             if is_view:
                 return CreateView(name, columns or "", words.statement, replace, unless)
-            return CreateTable(name, words.statement, replace, unless)
+            return CreateTable(name, _rows_to_keep(words, columns), replace, unless)
     elif words.next is None or not words.next.says("RECURSIVE", "MATERIALIZED"):
         raise refusal(statement)
     raise QueryError(
@@ -127,6 +127,18 @@ def created(statement: LexedText) -> CreateView | CreateTable | CreateEmpty:
         "CREATE [OR REPLACE] TABLE name AS … or (column type, …), and schemas, CREATE SCHEMA name; "
         "data comes in through register()"
     )
+
+
+def _rows_to_keep(words: Words, names: str | None) -> str:
+    """The query of a CREATE TABLE … AS. names: of its columns, in parentheses."""
+    left = words.left
+    last = [word.text.upper() for word in left[-3:]]
+    empty = last == ["WITH", "NO", "DATA"]
+    ends = empty or last[1:] == ["WITH", "DATA"]
+    if not ends and names is None:
+        return words.statement
+    query = words.rest[: left[-3 if empty else -2].start - left[0].start] if ends else words.rest
+    return f"FROM ({query}\n) AS _{names or ''}{' LIMIT 0' if empty else ''}"
 
 
 def _check_columns(columns: str) -> None:
