@@ -16,7 +16,9 @@ from qoop.catalog.errors import BindError, ParseError
 from qoop.planner.parse_tree import Names, Node, is_common_table, nodes, text_of, tree_of
 
 _SUSPECT = re.compile(
-    r"query|duckdb_|information_schema|pg_|sqlite_|pragma_|show|current_|txid_|stats|(?:limit|offset)\s+'", re.I
+    r"query|duckdb_|information_schema|pg_|sqlite_|pragma_|show|describe|\(\s*desc\s*\)|current_|txid_|stats|"
+    r"(?:limit|offset)\s+'",
+    re.I,
 )
 _NUMBER = re.compile(r"\s*[+-]?[\d_.]+(?:e[+-]?\d+)?\s*", re.I)
 _WORD = re.compile(r"\w+")

@@ -23,6 +23,7 @@ QUERIES = (
     "SELECT a + 1 FROM t ORDER BY 1", "VALUES (1), (2)", "TABLE u", "FROM v ORDER BY a", "(SELECT 1)",
     "WITH q AS (FROM t) SELECT max(a) FROM q", "PIVOT t ON a USING count(*) GROUP BY b ORDER BY b",
     "UNPIVOT u ON a", "DESCRIBE t", "DESC t", "SHOW t", "SUMMARIZE u", "SHOW TABLES", "SHOW ALL TABLES",
+    "SHOW ALL", "DESCRIBE", "SHOW",
     "SHOW TABLES FROM main", "SHOW DATABASES", "CALL range(3)", "PRAGMA version", "PRAGMA show_tables",
     "PRAGMA show_databases", "PRAGMA show_tables_expanded", "PRAGMA table_info('t')", "PRAGMA table_info(t)",
     "PRAGMA platform", "PRAGMA collations", "PREPARE p AS SELECT 5", "PREPARE p AS SELECT $1 + 1; EXECUTE p(4)",

@@ -49,6 +49,8 @@ def test_variables_of_ours_are_no_tables_and_others_only_where_that_is_wanted(na
         "FROM pg_catalog.pg_proc",
         "FROM pragma_storage_info('t')",
         "FROM (SHOW ALL TABLES)",
+        "FROM (DESCRIBE)",
+        "FROM ( desc )",
         "PRAGMA database_size",
     ],
 )

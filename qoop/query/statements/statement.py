@@ -385,7 +385,8 @@ def _shown(words: Words) -> ShowTables | ShowFunctions | ShowDatabases | ShowSch
         found = ShowSchemas()
     elif words.take("SHOW", "TABLES"):
         found = ShowTables()
-    elif words.take("SHOW", "ALL", "TABLES"):
+    elif words.take("SHOW", "ALL"):
+        _ = words.take("TABLES")
         found = ShowTables(with_columns=True)
     elif words.take("SHOW", "FUNCTIONS"):
         found = ShowFunctions()
@@ -393,6 +394,8 @@ def _shown(words: Words) -> ShowTables | ShowFunctions | ShowDatabases | ShowSch
         from qoop.query.statements.databases.attaching import ShowDatabases
 
         found = ShowDatabases()
+    elif words.next is not None and words.next.says("SHOW", "DESCRIBE", "DESC") and len(words.left) == 1:
+        return ShowTables(with_columns=True)
     return found if words.next is None else None
 
 
