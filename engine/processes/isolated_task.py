@@ -112,8 +112,8 @@ class IsolatedTask:
 
     @classmethod
     def of(cls, spec: TaskSpec, folder: Path, spill: Path, read: Callable[[str], pa.Table]) -> IsolatedTask:
-        """The task of a spec. What is in memory is written to the folder; processes spill to one of their own each.
-        read: the rows of a stage input."""
+        """The task of a spec. What is in memory is written to the folder, which is made then; processes spill to one of
+        their own each. read: the rows of a stage input."""
         stage = spec.stage
         tables = tuple(
             _isolated(spec, item, folder / f"table-{number}.arrow") for number, item in enumerate(stage.table_inputs)
@@ -181,6 +181,7 @@ def _isolated(spec: TaskSpec, item: TableInput, file: Path) -> IsolatedTable:
 
 def _written(rows: pa.Table, file: Path) -> str:
     """The path of a file with these rows."""
+    file.parent.mkdir(parents=True, exist_ok=True)
     with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
         writer.write_table(rows)
     return str(file)

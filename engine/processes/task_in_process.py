@@ -42,7 +42,7 @@ def run_task(reply: Reply, task: Any) -> None:
     if not _kernels:
         spill = Path(found.spill) / str(os.getpid())
         shutil.rmtree(spill, ignore_errors=True)  # of a kernel that could not be opened, or of a process of this number
-        spill.mkdir()
+        spill.mkdir(parents=True)
         _before.append(anonymous_memory())
         _kernels.append(Kernel(spill / "kernel"))
     versions = {table.table: table.version for table in found.tables}
