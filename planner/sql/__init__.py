@@ -15,6 +15,7 @@
     from_clause.py    FROM: its items and joins
     select_list.py    the items of a SELECT, and which of their names other clauses may use
     stars.py          stars and COLUMNS spelt out
+    merged_selects.py plain SELECTs in FROM and WITH, merged into the SELECT that reads them
     latest.py         correlated subqueries of the latest row: a join with it
     running.py        correlated aggregates of the rows up to a bound, as window functions
     subquery.py       subqueries in expressions become joins

@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from qoop.catalog.errors import QueryError
 from qoop.catalog.table import FilesSource
+from qoop.planner.sql.merged_selects import merged
 from qoop.programs.approximate.core import Core, around_of, cores
 from qoop.programs.approximate.figures import Reading, figure_of
 from qoop.programs.approximate.growth import UNBOUNDED, Growth, NotGrowing, pairs, totals, triples
@@ -60,16 +61,36 @@ def growths(
     also by the number of all rows of a table, which is known without a sum, and with distinct values, not hashes."""
     try:
         query = _read(bound)
-        known = _known(query, tables)
-        selects = list(cores(query, known))
     except Refused as refused:
         yield NotGrowing(str(refused))
         return
-    for core in selects:
+    for one in filter(None, (_merged(query, bound, tables, describe), query)):
         try:
-            yield _growth(bound, core, known, describe, all_rows)
+            known = _known(one, tables)
+            selects = list(cores(one, known))
         except Refused as refused:
             yield NotGrowing(str(refused))
+            return
+        for core in selects:
+            try:
+                yield _growth(bound, core, known, describe, all_rows)
+            except Refused as refused:
+                yield NotGrowing(str(refused))
+
+
+def _merged(
+    query: exp.Expression, bound: Bound, tables: Mapping[str, Table], describe: Callable[[str], Columns]
+) -> exp.Expression | None:
+    """The query over tables in place of one over views of them; None if it is none, or not certain to be the same."""
+    columns = {name: [column for column, _ in table.columns] for name, table in tables.items()}
+    found = merged(query, columns, [name for name, _ in bound.columns])
+    if found is None:
+        return None
+    try:
+        same = describe(found.sql("duckdb")) == bound.columns
+    except QueryError:
+        return None
+    return found if same else None
 
 
 def _read(bound: Bound) -> exp.Expression:

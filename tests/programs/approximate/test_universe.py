@@ -72,7 +72,7 @@ def grown(session: Session, text: str) -> Growth:
         ("SELECT count(*) AS n FROM sold a, sold b WHERE a.k = b.k AND a.v < b.v", [["b", "k"]]),
         ("""WITH w AS (SELECT k, max(w) AS w FROM back GROUP BY k)
             SELECT sum(b.w * sold.v) AS s FROM sold LEFT JOIN (SELECT k AS l, w FROM w) AS b ON sold.k = b.l""", []),
-        ("SELECT sum(b.x) AS s FROM sold JOIN (SELECT k, w FROM back) AS b(y, x) ON sold.k = b.y", [["b", "y"]]),
+        ("SELECT sum(b.x) AS s FROM sold JOIN (SELECT k, w FROM back) AS b(y, x) ON sold.k = b.y", [["back", "k"]]),
         # what an outer join asks for holds for no other rows
         ("SELECT count(*) AS n, sum(u) AS s FROM sold LEFT JOIN back ON sold.k = back.k AND sold.c = back.k, other"
          " WHERE other.k = sold.c", [["back", "k"]]),

@@ -48,6 +48,9 @@ VIEWS = {
     "counted": "SELECT k, count(DISTINCT v % 5) AS d, count(DISTINCT f) AS e, avg(p) AS a FROM sales GROUP BY k",
     "twice": """WITH by_k AS (SELECT k, sum(p) AS s FROM sales GROUP BY k), total AS (SELECT sum(p) AS t FROM sales)
                 SELECT k, s / t AS part, rank() OVER (ORDER BY s DESC) AS place FROM by_k, total""",
+    "layers": """WITH source AS (SELECT * FROM sales),
+                 renamed AS (SELECT k AS Part, v * 2 AS "Twice", p FROM source WHERE v % 5 > 0)
+                 SELECT name, sum("Twice") AS Most, avg(p) FROM renamed JOIN dim ON dim.k = part GROUP BY ALL""",
     "sets": "SELECT k, v % 2 AS odd, sum(p) AS s, grouping(k) AS g FROM sales GROUP BY ROLLUP (k, odd)",
 }
 
@@ -138,6 +141,18 @@ def test_a_refresh_reads_the_new_files_alone(
     session.sql("REFRESH MATERIALIZED VIEW v")
     assert status(session, "v").rows_read == 4
     assert rounded(session.sql("FROM v").fetchall()) == expected(VIEWS["groups"], folder)
+
+
+def test_a_refresh_over_plain_views_reads_the_new_files_alone(session: qoop.Session, folder: Path) -> None:
+    session.sql("CREATE VIEW kept AS SELECT k AS part, v FROM sales WHERE v > 3; CREATE VIEW shown AS FROM kept")
+    query = "SELECT part, sum(v) AS s FROM shown WHERE part > 0 GROUP BY part"
+    session.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
+    for number in range(3):
+        put(folder, f"file{number}", 100 * number, 3 + number)
+        session.sql("REFRESH MATERIALIZED VIEW v")
+        assert status(session, "v").incremental and status(session, "v").rows_read == 3 + number
+        found, exact = (sorted(session.sql(text).fetchall()) for text in ("FROM v", query))
+        assert found == exact != []
 
 
 def test_a_changed_dimension_that_sums_read_computes_the_groups_again(session: qoop.Session, folder: Path) -> None:
