@@ -34,7 +34,7 @@ from qoop.interfaces.server.postgres.portals import (
     text_rows,
 )
 from qoop.interfaces.server.postgres.public_schema import without_public
-from qoop.interfaces.server.postgres.rows import Columns, Write, description, formats_of, rows
+from qoop.interfaces.server.postgres.rows import Columns, Write, description, formats_of, in_style, rows
 from qoop.interfaces.server.postgres.sqlstates import FAILED_TRANSACTION, failed
 from qoop.interfaces.server.postgres.utility_statements import (
     CloseCursor,
@@ -436,7 +436,7 @@ class Client:
         query, first, parts = self._started(text)
         try:
             columns = named_as_postgres(text, columns_of(first))
-            formats = formats_of(requested, columns)
+            formats = in_style(formats_of(requested, columns), columns, self.settings["intervalstyle"])
         except BaseException as error:
             self._runs = None
             query.end(error if isinstance(error, Exception) else None)

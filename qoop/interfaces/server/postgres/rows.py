@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from qoop.query.result import Result
 
 TEXT, BINARY = 0, 1
+_ISO_TEXT = 2
+"""The form of an interval as a text of ISO 8601; to the client it is a text."""
+_INTERVAL = re.compile(
+    r"(?:(-?\d+) years? ?)?(?:(-?\d+) months? ?)?(?:(-?\d+) days? ?)?(?:(-?)(\d+):(\d+):(\d+)(\.\d+)?)?"
+)
 _ROWS = 5_000
 """Rows that are turned into messages at a time."""
 
@@ -38,7 +43,7 @@ def description(columns: Columns, formats: Sequence[int] = ()) -> bytes:
             unsigned(kind.oid),
             short(kind.size),
             long(kind.modifier),
-            short(form),
+            short(TEXT if form == _ISO_TEXT else form),
         ]
     return message(b"T", short(len(columns)), *fields)
 
@@ -52,6 +57,15 @@ def formats_of(requested: Sequence[int], columns: Columns) -> list[int]:
         if form == BINARY and encoder(type_) is None and pg_type(type_).oid != 25:
             raise QueryError(f"the column {name} of type {type_} has no binary form: cast it to VARCHAR")
     return forms
+
+
+def in_style(forms: Sequence[int], columns: Columns, style: str) -> list[int]:
+    """The forms of columns for a client's `intervalstyle`."""
+    is_iso = style.lower() == "iso_8601"
+    return [
+        _ISO_TEXT if is_iso and (type_, form) == ("INTERVAL", TEXT) else form
+        for (_, type_), form in zip(columns, forms, strict=True)
+    ]
 
 
 def rows(
@@ -82,7 +96,8 @@ def _columns(part: Result, formats: Sequence[int], types: Sequence[str]) -> list
     found = []
     for number, type_name in enumerate(types):
         if not ours[number]:
-            found.append([_text(one, type_name) for one in (texts[number] if texts else ())])
+            form = _iso_text if formats[number] == _ISO_TEXT else _text
+            found.append([form(one, type_name) for one in (texts[number] if texts else ())])
         elif formats[number] == BINARY:
             found.append(_written(encoder(type_name), _since_1970(arrow[number]), type_name))
         else:
@@ -123,6 +138,24 @@ def _text(one: str | None, type_name: str) -> bytes:
     if type_name == "BLOB":
         return sized(_blob(one))
     return sized(one.encode())
+
+
+def _iso_text(one: str | None, _: str) -> bytes:
+    """A text of an interval of DuckDB's in ISO 8601, as PostgreSQL has it.
+
+    >>> _iso_text("1 year 2 months -3 days -04:05:06.7", ""), _iso_text("00:00:00", "")
+    (b'\\x00\\x00\\x00\\x14P1Y2M-3DT-4H-5M-6.7S', b'\\x00\\x00\\x00\\x04PT0S')
+    """
+    if one is None or (found := _INTERVAL.fullmatch(one)) is None:
+        return sized(None if one is None else one.encode())
+    years, months, days, sign, hours, minutes, seconds, rest = (part or "" for part in found.groups())
+    whole = [f"{number}{unit}" for number, unit in ((years, "Y"), (months, "M"), (days, "D")) if number]
+    second = f"{int(seconds or 0)}{rest.rstrip('0').rstrip('.')}"
+    time = [(str(int(hours or 0)), "H"), (str(int(minutes or 0)), "M"), (second, "S")]
+    parts = [f"{sign}{number}{unit}" for number, unit in time if number != "0"]
+    if not (whole or parts):
+        return sized(b"PT0S")
+    return sized("".join(("P", *whole, *(["T", *parts] if parts else []))).encode())
 
 
 def _blob(one: str) -> bytes:

@@ -24,7 +24,7 @@ REPORTED = {
 _ONLY = {
     "client_encoding": ("utf8", "utf-8", "unicode"), "standard_conforming_strings": ("on", "true", "1", "yes"),
     "datestyle": ("iso", "iso, mdy", "iso,mdy", "iso, ymd", "iso, dmy", "iso,ymd", "iso,dmy"),
-    "intervalstyle": ("postgres",),
+    "intervalstyle": ("postgres", "iso_8601"),
     "bytea_output": ("hex",), "role": ("none",),
 }  # fmt: skip
 """Settings that decide what a value is sent as, and the values that they must have."""
@@ -80,7 +80,7 @@ class ClientSettings:
         value = self._first.get(name, "") if to is None else to
         if name == "timezone":
             value = self._first[name] if value.lower() in ("local", "default") else _zone_named(value)
-        elif to is not None and name in _ONLY:
+        elif to is not None and name in _ONLY and name != "intervalstyle":
             value = self._first[name]
         (self._local if local else self._values)[name] = value
         self._unreported.append(name)
