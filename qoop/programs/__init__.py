@@ -12,6 +12,7 @@ has each message (:mod:`qoop.adaptive.program_log`), so a rerun goes through the
     sweeps/        many settings of one query, of which only the good ones cost
     views/         views that are kept, and refreshed at the cost of what has changed
     parts.py       rows by a digest, in memory or in a folder
+    file_rows.py   rows of files that several views read
     prepared.py    queries over rows of Arrow that are planned once
     folder_lock.py one process at a time uses a folder
     kinds.py       the classes of programs, for a rerun

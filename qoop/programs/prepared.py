@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from qoop.catalog.table import Columns
 
 _FEW = 10_000
-"""Rows that are copied into one batch: DuckDB takes a tenth of a millisecond for each batch."""
+"""Batches of fewer rows are copied into one: DuckDB takes a tenth of a millisecond for each batch."""
 _MOST = 256
 """Statements that a connection keeps: those of views that were dropped go with the rest."""
 
@@ -32,7 +32,7 @@ class Prepared:
     def answer(self, rows: pa.Table, columns: Columns, query: Callable[[str], str]) -> pa.Table:
         """The rows of a query over rows. columns: their names and types. query: by the query of these rows."""
         rows = rows.rename_columns([name for name, _ in columns])
-        rows = rows.combine_chunks() if rows.num_rows <= _FEW else rows
+        rows = rows.combine_chunks() if rows.num_rows <= _FEW * max(rows.column(0).num_chunks, 1) else rows
         source = self._inputs.get(rows.schema)
         if source is None:
             source = arrow_input.Input(self._connection, f"qoop_rows{len(self._inputs)}", rows.schema)

@@ -27,6 +27,7 @@ from qoop.programs.views.below.joining import Pair, needed
 from qoop.programs.views.delta import Delta, deltas_of
 from qoop.programs.views.merging import Merging
 from qoop.programs.views.sampling import LeafSample, estimated, interim_of, why_never
+from qoop.programs.views.small_leaves import MOST_ROWS
 from qoop.programs.views.tree import Digests, Leaf, Nodes, Tree, digest_of
 
 if TYPE_CHECKING:
@@ -462,7 +463,9 @@ class Turn:
         pieces = self.planning.take_leaf(self.tables[fact], leaf)
         self.rows_read += pieces.rows
         others = {name: self.tables[name] for name in query.others}
-        rows = self.planning.small_leaves.rows(query.sql, pieces, others)
+        rows = self.planning.small_leaves.rows(
+            query.sql, pieces, others, bool(self._before) and self.rows_read <= MOST_ROWS
+        )
         if rows is not None:
             return Part(rows, query.types)
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from qoop.catalog.table import Table, has_files, table_version
 from qoop.catalog.value import value
 from qoop.programs.approximate.eligibility import PIECES
+from qoop.programs.file_rows import FileRows
 from qoop.programs.parts import Part
 from qoop.programs.views.below.groups import groups_table
 from qoop.programs.views.small_leaves import SmallLeaves
@@ -45,6 +46,7 @@ class ViewSession:
     log: Callable[[], MessageLog | None]
     slots: Callable[[], float]
     sharing: str
+    file_rows: FileRows = field(default_factory=FileRows)
 
     def bind(self, text: str, before: Bound | None = None) -> tuple[Bound, Mapping[str, Table]]:
         """A query over the present tables, and these by lower-case name. before: see `SessionTables.bind_again`.
@@ -62,6 +64,7 @@ class ViewPlanning:
         self._tables = SessionTables.apart((), settings, locked=False)
         self._planning = session.planning.apart(self._tables)
         self._start = session.start
+        self._file_rows = session.file_rows
         self._versions: dict[str, str] = {}
 
     def take(self, tables: Mapping[str, Table]) -> None:
@@ -88,7 +91,7 @@ class ViewPlanning:
     @cached_property
     def small_leaves(self) -> SmallLeaves:
         """Computes leaves without a job."""
-        return SmallLeaves(self.settings)
+        return SmallLeaves(self.settings, self._file_rows)
 
     def columns(self, text: str) -> Columns:
         """Names and types of the columns of a query."""

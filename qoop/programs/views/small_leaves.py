@@ -6,6 +6,7 @@ again."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,8 @@ from qoop.programs.views.query_limit import QueryLimit
 from qoop.query.statements.settings import Settings, opened
 
 if TYPE_CHECKING:
-    from qoop.catalog.table import Table
+    from qoop.catalog.table import Columns, Table
+    from qoop.programs.file_rows import FileRows
 
 MOST_ROWS = 400_000
 """Of all tables that a leaf reads: more rows are for a job, which can use all slots and be stopped."""
@@ -31,11 +33,13 @@ _MEMORY = "512MB"
 
 
 class SmallLeaves:
-    """Computes leaves in the caller's thread. Not thread-safe."""
+    """Computes leaves in the caller's thread. Not thread-safe. file_rows: rows that other views have read."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, file_rows: FileRows) -> None:
+        self._file_rows = file_rows
         self._connection = opened(settings, files=True, threads=1, memory_limit=_MEMORY)
         self._connection.execute("SET arrow_lossless_conversion = true")
+        self._connection.execute("SET preserve_insertion_order = true")  # `FileRows` takes rows apart by file
         self._prepared = Prepared(self._connection)
         self._copies: dict[str, tuple[str, frozenset[str]]] = {}  # version and columns, by name of table
 
@@ -43,13 +47,19 @@ class SmallLeaves:
         """Release the memory."""
         self._connection.close()
 
-    def rows(self, sql: str, pieces: Table, others: Mapping[str, Table]) -> pa.Table | None:
+    def rows(self, sql: str, pieces: Table, others: Mapping[str, Table], few: bool = False) -> pa.Table | None:
         """The rows of a query over pieces and other tables, by name; None: a job has to compute them, or to raise the
-        error."""
+        error. few: the pieces are new, so that other views read them about now."""
         if _is_much([pieces, *others.values()]):
             return None
+        columns = _columns_read(sql, pieces)
+        self._file_rows.note(self, pieces.columns, columns)
         try:
-            found = self._joined(sql, pieces, self._scan(pieces, _columns_read(sql, pieces)), others)
+            if few and self._file_rows.serves(pieces, columns):
+                rows = self._file_rows.rows(pieces, columns, self._read)
+                found = self._over(sql, replace(pieces, columns=_typed(pieces, columns)), rows, others)
+            else:
+                found = self._joined(sql, pieces, self._scan(pieces, columns), others)
             pieces.check()
         except (duckdb.Error, CatalogError):
             return None
@@ -60,17 +70,24 @@ class SmallLeaves:
         if _is_much([groups, *others.values()]):
             return None
         try:
-            self._copy_all(sql, others)
-            with _LIMIT.over(self._connection):
-                return self._prepared.answer(rows, groups.columns, lambda typed: _with(sql, groups, typed))
+            return self._over(sql, groups, rows, others)
         except (duckdb.Error, CatalogError):
             return None
+
+    def _over(self, sql: str, table: Table, rows: pa.Table, others: Mapping[str, Table]) -> pa.Table:
+        """The rows of a query over these rows of a table, and over copies of other tables."""
+        self._copy_all(sql, others)
+        with _LIMIT.over(self._connection):
+            return self._prepared.answer(rows, table.columns, lambda typed: _with(sql, table, typed))
+
+    def _read(self, sql: str) -> pa.Table:
+        with _LIMIT.over(self._connection):
+            return arrow_output.table(self._connection, sql)
 
     def _joined(self, sql: str, table: Table, rows: str, others: Mapping[str, Table]) -> pa.Table:
         """The rows of a query over the rows of a table, which are those of a query, and over copies of other tables."""
         self._copy_all(sql, others)
-        with _LIMIT.over(self._connection):
-            return arrow_output.table(self._connection, _with(sql, table, rows))
+        return self._read(_with(sql, table, rows))
 
     def _copy_all(self, sql: str, others: Mapping[str, Table]) -> None:
         """Have what a query reads of other tables in this DuckDB."""
@@ -97,6 +114,12 @@ class SmallLeaves:
         rows = _rows_of(table)
         arrow_input.register(self._connection, rows, scan)
         return arrow_input.scan(rows, scan.schema) or f"FROM {quoted(rows)}"
+
+
+def _typed(table: Table, columns: Sequence[str]) -> Columns:
+    """These columns of a table with their types."""
+    types = dict(table.columns)
+    return tuple((name, types[name]) for name in columns)
 
 
 def _with(sql: str, table: Table, rows: str) -> str:
