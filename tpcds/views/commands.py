@@ -105,6 +105,7 @@ def _fresh(options: argparse.Namespace) -> int:
         found = load.LoadMeasures(**results.get(policy))
         print(
             f"{policy:>8}: {found.overdue:.1%} of {found.refreshes} refreshes overdue, {found.cpu:.0%} of a core, "
+            f"{found.session:.0%} by the session's threads, "
             f"{found.delayed:.0%} waiting for one, "
             f"{found.incremental} incremental, {found.wrong} wrong",
             flush=True,

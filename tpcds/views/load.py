@@ -2,11 +2,13 @@
 
 ::
 
-    cost of all views a day, if each is refreshed once in 0.8 of its goal ──> goals of a load, a part of a thread
+    cost of all views a day, if each is refreshed once in 0.8 of its goal ──> goals of about half a thread
+    cost of all views a day with these goals, as the session refreshes them ──> goals of a load, a part of a thread
     the session refreshes by its goals, or all views take turns, while days land ──> lags of all refreshes
 
 What a view costs alone does not give the load: days are replaced and removed, a refresh takes over as many days as
-have come, and views that are due together compare their tables once. So the cost is that of all, while days land.
+have come, and views that are due together compare their tables once. So the cost is that of all, while days land, with
+what the session needs to find out which views are due.
 
 At the end each view is compared with DuckDB's answer over the files that are there.
 """
@@ -43,6 +45,9 @@ _AIM = 0.8  # of a goal: the time between two refreshes
 _DAYS_TOGETHER = 160
 """Days over which the cost of all views is taken: ten refreshes or more of each."""
 
+_EASY = 0.5
+"""The load at which the session's own cost is taken."""
+
 SETTLED = 0.03
 """Seconds until a file that has landed has a stamp that any further write changes: until then it may be left out."""
 
@@ -66,7 +71,7 @@ class LoadOptions:
 @dataclass(frozen=True, slots=True)
 class Costs:
     """Cpu seconds. alone: of a refresh of each view after another day, and of one from all rows. together: of all views
-    a day, see `_together`."""
+    a day, see `_by_goals`."""
 
     alone: list[tuple[float, float]]
     together: float
@@ -75,11 +80,13 @@ class Costs:
 @dataclass(frozen=True, slots=True)
 class LoadMeasures:
     """refreshes: that took over changes. overdue: the part of them with a lag above the goal, views that are behind at
-    the end included. cpu: of the process, over the seconds. wrong: views that differ from DuckDB's answer."""
+    the end included. cpu: of the process, over the seconds. session: of the session's own threads, where they refresh
+    the views. wrong: views that differ from DuckDB's answer."""
 
     refreshes: int
     overdue: float
     cpu: float
+    session: float
     delayed: float
     wrong: int
     incremental: int
@@ -114,7 +121,31 @@ def costs(options: LoadOptions) -> Costs:
             found.append([cpu_seconds(refresh) for refresh in refreshes])
         together = _together(session, landing, views)
         full = [cpu_seconds(partial(session.sql, f"REFRESH MATERIALIZED VIEW {one.name} FULL")) for one in views]
-    return Costs([(median(one), whole) for *one, whole in zip(*found, full, strict=True)], together)
+    alone = [(median(one), whole) for *one, whole in zip(*found, full, strict=True)]
+    return Costs(alone, _by_goals(options, goals(options, together, _EASY)))
+
+
+def _by_goals(options: LoadOptions, targets: Sequence[float]) -> float:
+    """The cpu seconds a day of the session, which refreshes the views by these goals."""
+    with _world(options, POLICIES[0]) as (session, landing, _):
+        views = _create(session, options, targets)
+        begun, pace = _session_seconds(), min(targets) / _DAYS
+        landed = _run(session, landing, pace, pace * _DAYS_TOGETHER, (), _Lags(session, views))
+        return (_session_seconds() - begun) / landed
+
+
+def _create(session: Session, options: LoadOptions, targets: Sequence[float], turns: bool = False) -> dict[str, float]:
+    """Create the views; returns their goals by name. turns: statements refresh them."""
+    views = shapes(options.views)
+    for one, goal in zip(views, targets, strict=True):
+        lag = "" if turns else f"WITH (target_lag = '{goal:.3f} s')"
+        session.sql(f"CREATE MATERIALIZED VIEW {one.name} {lag} AS {one.query}")
+    return dict(zip((one.name for one in views), targets, strict=True))
+
+
+def _session_seconds() -> float:
+    """The cpu seconds of the other threads of the process."""
+    return time.process_time() - time.thread_time()
 
 
 def _together(session: Session, landing: Landing, views: Sequence[Shape]) -> float:
@@ -156,14 +187,12 @@ def play(options: LoadOptions, policy: str, targets: Sequence[float]) -> LoadMea
     views = shapes(options.views)
     turns = policy == "turns"
     with _world(options, None if turns else policy) as (session, landing, live):
-        for one, goal in zip(views, targets, strict=True):
-            options_ = "" if turns else f"WITH (target_lag = '{goal:.3f} s')"
-            session.sql(f"CREATE MATERIALIZED VIEW {one.name} {options_} AS {one.query}")
-        begun, cpu, delay = time.monotonic(), time.process_time(), _run_delay()
-        lags = _Lags(session, dict(zip((one.name for one in views), targets, strict=True)))
+        lags = _Lags(session, _create(session, options, targets, turns))
+        begun, cpu, own, delay = time.monotonic(), time.process_time(), _session_seconds(), _run_delay()
         _run(session, landing, min(targets) / _DAYS, options.seconds, views if turns else (), lags)
         took = time.monotonic() - begun
         cpu, delay = (time.process_time() - cpu) / took, (_run_delay() - delay) / took
+        own = (_session_seconds() - own) / took
         lags.collect()
         ended = lags.ended()
         status = session.materialized_views()
@@ -172,12 +201,13 @@ def play(options: LoadOptions, policy: str, targets: Sequence[float]) -> LoadMea
         wrong = _differences(session, views, live, options.data)
         late = sum(lag > goal for lag, goal in ended)
         return LoadMeasures(
-            len(ended), late / max(1, len(ended)), cpu, delay, wrong, sum(one.incremental for one in status)
+            len(ended), late / max(1, len(ended)), cpu, own, delay, wrong, sum(one.incremental for one in status)
         )
 
 
-def _run(session: Session, landing: Landing, pace: float, seconds: float, turns: Sequence[Shape], lags: _Lags) -> None:
-    """Days land every `pace` seconds. turns: views that are refreshed in turn; none: the session does it."""
+def _run(session: Session, landing: Landing, pace: float, seconds: float, turns: Sequence[Shape], lags: _Lags) -> int:
+    """Days land every `pace` seconds; returns their number. turns: views that are refreshed in turn; none: the session
+    does it."""
     begun, landed, place = time.monotonic(), 0, 0
     while time.monotonic() < begun + seconds:
         if time.monotonic() >= begun + landed * pace:
@@ -189,6 +219,7 @@ def _run(session: Session, landing: Landing, pace: float, seconds: float, turns:
             place += 1
         else:
             time.sleep(max(0.0, begun + landed * pace - time.monotonic()))
+    return landed
 
 
 class _Lags:
