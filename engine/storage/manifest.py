@@ -27,7 +27,6 @@ import re
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
 from dataclasses import fields as fields_of
 from hashlib import blake2b
 from itertools import count
@@ -426,13 +425,18 @@ def dump_manifest(committed: Committed, data: str, segments: Sequence[Segment], 
     fields = {
         "format": FORMAT,
         "version": VERSION,
-        "key": asdict(committed.key),
+        "key": _fields(committed.key),
         "data": data,
-        "segments": [asdict(segment) for segment in segments],
+        "segments": list(map(_fields, segments)),
         "facts": facts_to_json(committed),
         "digest": None if committed.digest is None else digest_to_json(committed.digest),
     }
     return sealed(fields, key).encode()
+
+
+def _fields(what: CheckpointKey | Segment) -> dict[str, object]:
+    """The fields by name. `asdict` copies each, which takes half of the time of a manifest."""
+    return {item.name: getattr(what, item.name) for item in fields_of(what)}
 
 
 def facts_to_json(committed: Committed) -> dict[str, Any]:
