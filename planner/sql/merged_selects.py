@@ -81,7 +81,7 @@ def _qualify_having(query: exp.Expression, schema: Schema) -> None:
 
 
 def _is_known(query: exp.Expression) -> bool:
-    """True if nothing is in the query that has names of its own, or whose number of rows only DuckDB knows."""
+    """True if the query has no node with names that sqlglot does not resolve, or with rows that only DuckDB counts."""
     clause = query.args.get("with_")
     if any(one is not clause or one.args.get("recursive") for one in query.find_all(exp.With)):
         return False

@@ -64,7 +64,8 @@ def growths(
     except Refused as refused:
         yield NotGrowing(str(refused))
         return
-    for one in filter(None, (_merged(query, bound, tables, describe), query)):
+    for found in filter(None, (_merged(query, bound, tables, describe), query)):
+        one = found.transform(_basic)
         try:
             known = _known(one, tables)
             selects = list(cores(one, known))
@@ -105,6 +106,21 @@ def _read(bound: Bound) -> exp.Expression:
     if with_ is not None and with_.args.get("recursive"):
         raise Refused("it has WITH RECURSIVE")
     return bound.ast.copy()
+
+
+def _basic(node: exp.Expr) -> exp.Expr:
+    """An aggregate of conditions as the count or extreme that it is equal to: these merge."""
+    if isinstance(node.parent, exp.Window) or isinstance(node.this, exp.Distinct):
+        return node
+    if isinstance(node, exp.LogicalOr | exp.LogicalAnd):
+        extreme = exp.Max if isinstance(node, exp.LogicalOr) else exp.Min
+        return extreme(this=exp.cast(node.this, "BOOLEAN"))
+    filtered = node if isinstance(node, exp.Filter) else None
+    call = filtered.this if filtered is not None else node
+    if not isinstance(call, exp.CountIf) or (filtered is None and isinstance(node.parent, exp.Filter)):
+        return node
+    conditions = [call.this] if filtered is None else [call.this, filtered.expression.this]
+    return exp.Filter(this=exp.Count(this=exp.Star()), expression=exp.Where(this=exp.and_(*conditions)))
 
 
 def _known(query: exp.Expression, tables: Mapping[str, Table]) -> Mapping[str, Table]:

@@ -51,6 +51,8 @@ VIEWS = {
     "layers": """WITH source AS (SELECT * FROM sales),
                  renamed AS (SELECT k AS Part, v * 2 AS "Twice", p FROM source WHERE v % 5 > 0)
                  SELECT name, sum("Twice") AS Most, avg(p) FROM renamed JOIN dim ON dim.k = part GROUP BY ALL""",
+    "conditions": """SELECT k, count_if(v % 3 = 1) AS c, count_if(p > 99) FILTER (v > 20) AS d, bool_or(v % 9 = 0) AS o,
+                     bool_and(f > 1) AS a, count_if(v > 3) / count(*) AS part FROM (FROM sales) AS s GROUP BY k""",
     "sets": "SELECT k, v % 2 AS odd, sum(p) AS s, grouping(k) AS g FROM sales GROUP BY ROLLUP (k, odd)",
 }
 
