@@ -29,10 +29,10 @@ def serving(folder: Path) -> Iterator[tuple[subprocess.Popen[str], int, str]]:
     words = ["serve", "data", "--port", "0", "--grace", "5", "--config", "my.toml", "--answers", "answers"]
     program = [sys.executable, "-m", "qoop", *words, "--audit", "audit", "--log", "log"]
     with subprocess.Popen(program, cwd=folder, stderr=subprocess.PIPE, text=True) as server:
-        assert server.stderr is not None
-        port = int(server.stderr.readline().rpartition(":")[2])
-        said = server.stderr.readline() if any((folder / "answers").glob("*/bundle")) else ""
         try:
+            assert server.stderr is not None
+            port = int(server.stderr.readline().rpartition(":")[2])
+            said = server.stderr.readline() if any((folder / "answers").glob("*/bundle")) else ""
             yield server, port, said
         finally:
             server.kill()
