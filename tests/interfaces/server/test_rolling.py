@@ -37,7 +37,7 @@ class Asking(threading.Thread):
 
     def run(self) -> None:
         connection: http.client.HTTPConnection | None = None
-        while not self.over.wait(0.01):
+        while not self.over.wait(0.05):
             was_open = connection is not None
             if connection is None:
                 connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
