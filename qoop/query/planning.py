@@ -47,9 +47,10 @@ if TYPE_CHECKING:
     from qoop.planner.sql.bind import Bound
     from qoop.query.quick_plans import QuickPlans
 
-COMPARE_SECONDS = 2.0
+COMPARE_SECONDS = 1.3
 """A query that should take DuckDB longer than this on its share, by footers alone, is compared with plans of stages
-before it begins, which takes about 50 ms, and 0.3 s where the planner has still to be loaded."""
+before it begins, which takes about 50 ms, and 0.3 s where the planner has still to be loaded. The six queries of TPC-DS
+at scale 10 between this and 2 s take 0.94 times as long as with a search while DuckDB's plan runs."""
 
 TRIAL_PART = 0.5
 """A plan that has run is left for a trial of stages, from the beginning, only if these should take less than this part
