@@ -66,6 +66,7 @@ def growths(
         return
     for found in filter(None, (_merged(query, bound, tables, describe), query)):
         one = found.transform(_basic)
+        assert isinstance(one, exp.Expression)
         try:
             known = _known(one, tables)
             selects = list(cores(one, known))
