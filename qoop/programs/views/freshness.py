@@ -45,6 +45,9 @@ IN_TIME = 1 - 1 / COMPARISONS
 EXPECTED = 0.1
 """The part of the time between two changes by which the next one may be late."""
 
+SETTLED = 0.025
+"""Seconds until a file that has come counts: until then a further write might leave its stamp as it is."""
+
 _EARLIEST = 0.4
 """The part of a goal before which no refresh begins."""
 
@@ -59,6 +62,11 @@ COST = 0.01
 
 SAFETY = 1.5
 """Seconds before the goal that are left for a refresh, over those of the last one."""
+
+
+def expected_within(gap: float) -> float:
+    """Seconds after its expected time by which a change is found. gap: seconds between changes."""
+    return max(EXPECTED * gap, SETTLED)
 
 
 @value
@@ -195,8 +203,8 @@ class Freshness:
         latest = self._latest(since)
         if not gap:
             return latest
-        coming = max(0, int((latest - last) / gap))
-        ripe = last + (coming + EXPECTED) * gap if coming else last
+        coming = max(0, int((latest - last - SETTLED) / gap))
+        ripe = last + coming * gap + expected_within(gap) if coming else last
         return min(latest, max(ripe, since + _EARLIEST * self.goal))
 
     def _next(self, at: float) -> float:

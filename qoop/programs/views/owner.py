@@ -30,6 +30,7 @@ from qoop.programs.views.freshness import (
     RefreshEnded,
     TablesCompared,
     Wait,
+    expected_within,
 )
 from qoop.programs.views.sharing import Due, RefreshCost, ViewLoad, early, gap_of, shares
 
@@ -139,7 +140,7 @@ class _Program:
 
     def since_expected(self) -> float:
         """Seconds since another change was expected; infinite: changes come at no known intervals."""
-        since = time.time() - self._last - EXPECTED * self._gap
+        since = time.time() - self._last - expected_within(self._gap)
         return since % self._gap + EXPECTED / 2 * self._gap if self._gap and since > self._gap else math.inf
 
     def due(self) -> Due:

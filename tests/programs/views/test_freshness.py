@@ -21,6 +21,7 @@ from qoop.programs.views.freshness import (
 
 WAITING, REFRESHING = Freshness(10.0, "waiting"), Freshness(10.0, "refreshing", 1.0, 99.0)
 
+BRIEF = Freshness(0.25, "waiting")
 SAMPLED = Freshness(10.0, "waiting", seconds=2.0, ended=100.0, sampled=True)
 
 
@@ -46,6 +47,10 @@ SAMPLED = Freshness(10.0, "waiting", seconds=2.0, ended=100.0, sampled=True)
         (WAITING, TablesCompared(100.0, 99.0, last=99.0, gap=20.0), (Wait(101.0),)),  # it is early in the goal
         (WAITING, TablesCompared(100.0, 95.0, last=95.0, gap=5.0), (Wait(100.5),)),
         (WAITING, TablesCompared(102.0, 95.0, last=100.0, gap=5.0), (Refresh(),)),
+        # a file counts once it has settled: refreshes wait for that, if there is time, and else not for the file
+        (BRIEF, TablesCompared(96.125, 96.0, last=96.0, gap=0.125), (Wait(96.125 + 0.025),)),
+        (BRIEF, TablesCompared(96.15625, 96.0, last=96.0, gap=0.125), (Refresh(),)),
+        (BRIEF, TablesCompared(96.125, 96.0, last=96.0, gap=0.21875), (Refresh(),)),
         (REFRESHING, RefreshEnded(101.0, 2.0), (Wait(102.0),)),
         (REFRESHING, RefreshEnded(101.0, 2.0, failed=True), (Wait(111.0),)),
         (REFRESHING, TablesCompared(101.0, 50.0), ()),
