@@ -74,8 +74,9 @@ ALONE_SHARE = KERNEL_SHARE * WHOLE_PER_TASKS  # for DuckDB's own plan while it r
 STORE_SHARE = KERNEL_SHARE * STORE_PER_KERNEL
 _PROCESS = 110_000_000  # bytes that Python, its libraries and a plan take
 _FOR_OTHERS, _PER_LIMIT = 350_000_000, 1.3
-"""Of the memory of a server a task alone leaves this to the process, short tasks, and texts that are bound. DuckDB
-1.5.5 takes 1.3 to 1.4 times its limit for a sort: at 0.9 alone, sorts of two users had 1.24 GB in a server of 1 GB."""
+"""Bytes that a task alone leaves in a server: to the process, to short tasks and to texts that are bound. DuckDB 1.5.5
+takes 1.3 to 1.4 times its limit for a sort. With 0.9 of the memory, sorts of two users took 1.24 GB in a server of
+1 GB."""
 _MOST_SPARE = 2  # workers and kernels on top of the slots that stay, once they were needed
 
 _NOTHING = Retention()

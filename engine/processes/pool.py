@@ -98,10 +98,10 @@ class ProcessPool:
         call may be less than they take, and more than is there: binding has no plan, and this process grows."""
         if process.size < _SMALL or any(other.size > process.size for other in list(self._busy)):
             return
-        most = self._memory()
-        if self._total() > most:
+        total, most = self._total(), self._memory()
+        if total > most:
             self._release()
-        total = self._total()
+            total = self._total()
         if total > most:
             raise OutOfMemory(
                 f"the query has {process.size / 1e6:,.0f} MB, the most of all that run: together they have "

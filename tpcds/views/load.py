@@ -6,9 +6,9 @@
     cost of all views a day with these goals, as the session refreshes them ──> goals of a load, a part of a thread
     the session refreshes by its goals, or all views take turns, while days land ──> lags of all refreshes
 
-What a view costs alone does not give the load: days are replaced and removed, a refresh takes over as many days as
-have come, and views that are due together compare their tables once. So the cost is that of all, while days land, with
-what the session needs to find out which views are due.
+The cost of a view alone does not give the load. Days are replaced and removed, and a refresh takes over as many days as
+have come. Views that are due together compare their tables once. So the cost is that of all views while days land. It
+has the time in which the session finds out which views are due.
 
 At the end each view is compared with DuckDB's answer over the files that are there.
 """
@@ -28,6 +28,7 @@ from statistics import median
 
 import duckdb
 
+from qoop.programs.views import freshness
 from qoop.session.opening import connect
 from qoop.session.session import Session
 from qoop.tpcds.views.days import Landing, split
@@ -48,8 +49,8 @@ _DAYS_TOGETHER = 160
 _EASY = 0.5
 """The load at which the session's own cost is taken."""
 
-SETTLED = 0.03
-"""Seconds until a file that has landed has a stamp that any further write changes: until then it may be left out."""
+SETTLED = freshness.SETTLED + 0.005
+"""Seconds after which a session counts a file that has landed; until then it may be left out."""
 
 _COLLECTED = 1.0
 """Seconds between two readings of the refreshes so far: a session keeps the last 200 of a view."""

@@ -3,8 +3,8 @@
 The thread begins with the first view that has a goal. It compares the tables of views with their editions, and
 refreshes one view at a time. Views whose comparisons are due at about the same time take part in one round. A
 comparison of a table serves all views for a part of their goals. Where their refreshes need more than the thread's
-time, `sharing.py` says which views are sampled, and, if sharing is not by the worst view, which share of the thread's
-time each has. While people's queries run, the thread rests, so that these keep their share.
+time, `sharing.py` says which views are sampled. If sharing is not by the worst view, it also gives each view its share
+of the thread's time. While people's queries run, the thread rests, so that these keep their share.
 """
 
 from __future__ import annotations
