@@ -147,8 +147,9 @@ def test_the_target_ends_it_and_the_metric_may_be_a_column(session: qoop.Session
         "SELECT count(*) AS n FROM points WHERE v < $most", {"most": [1, 2, 3, 4, 5]}, metric="n", target=2500
     )
     assert study.wait(60) and study.why == "the target was reached"
-    assert study.best_params == {"most": 3} and study.best_value == 3000
-    assert study.best_result().fetchall() == [(3000,)]
+    # two trials run at once: the next one may have ended, too, when the first with the target is seen
+    assert study.best_value in (3000, 4000) and study.best_params == {"most": study.best_value // 1000}
+    assert study.best_result().fetchall() == [(study.best_value,)]
 
 
 def test_time_and_stop_end_it_with_what_was_found(session: qoop.Session) -> None:
