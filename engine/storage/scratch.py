@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from qoop.catalog.forks import forget_private, keep_private
 from qoop.catalog.stores.private import make_folder
 
 _LOCK = "lock"
+_NAME = re.compile("-[a-z0-9_]{8}$")  # as `mkdtemp` gives
 
 
 class Scratch:
@@ -89,6 +91,8 @@ def _make(parent: Path, prefix: str) -> tuple[Path, int]:
         path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         try:
             lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileNotFoundError:  # another process took the directory for a dead one's
+            continue
         except OSError:
             path.rmdir()
             raise
@@ -104,7 +108,12 @@ def clean(parent: Path, kind: str) -> None:
         with contextlib.suppress(OSError):
             if path.is_symlink() or path.stat().st_uid != os.getuid():
                 continue
-            lock = os.open(path / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
+            try:
+                lock = os.open(path / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
+            except FileNotFoundError:  # its process was killed just before it had the lock, or after that was removed
+                if _NAME.search(path.name):
+                    path.rmdir()  # if it is empty
+                continue
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 _remove(path)

@@ -37,6 +37,33 @@ def test_only_those_of_the_dead_are_collected(tmp_path: Path) -> None:
     assert not dead.path.exists() and alive.path.exists() and new.path.exists()
 
 
+@pytest.mark.parametrize("left", [(), ("file",)])
+def test_one_whose_process_was_killed_without_a_lock(tmp_path: Path, left: tuple[str, ...]) -> None:
+    dead = tmp_path / "qoop-spill-a1b2_c3d"
+    dead.mkdir()
+    for name in left:  # no process of ours leaves that
+        (dead / name).touch()
+    Scratch(tmp_path).close()
+    assert dead.exists() == bool(left)
+
+
+def test_one_that_is_removed_before_it_has_a_lock_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, removed = os.open, []
+
+    def slow(path: object, *rest: int, **more: int | None) -> int:
+        if not removed and Path(str(path)).name == "lock":
+            removed.append(path)
+            Scratch(tmp_path).close()  # another process, before this one has made its lock
+        return int(lock(path, *rest, **more))  # type: ignore[call-overload]
+
+    monkeypatch.setattr("qoop.engine.storage.scratch.os.open", slow)
+    scratch = Scratch(tmp_path)
+    assert scratch.path.is_dir() and not Path(str(removed[0])).parent.exists()
+    scratch.close()
+
+
 def test_what_only_looks_alike_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "qoop-data").mkdir()
     (tmp_path / "qoop-spill-notes").mkdir()  # has no lock
