@@ -16,9 +16,12 @@ from qoop.catalog.errors import DiskFull
 from qoop.catalog.value import value
 from qoop.engine.clock import Stopwatch
 from qoop.engine.events import Committed
+from qoop.engine.storage.partition import POOL
 from qoop.engine.storage.segments import Spilling
 
 _RUN = 32 << 20  # bytes that are written to the file at a time
+_VECTOR, _LARGE = 2_048, 1 << 20
+"""Rows for which DuckDB reserves memory, and bytes of so few rows that are not copied."""
 
 Admit = Callable[[int, int], bool]
 """Takes the bytes of memory that came (or went, below 0) and their number now; returns True if they may stay."""
@@ -70,6 +73,23 @@ class Output(Protocol):
 
 Begin = Callable[[pa.Schema, int], Output]
 """Makes an output with that schema and number of partitions."""
+
+
+def fitted(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows of a batch of DuckDB's in buffers of their size.
+
+    For each column DuckDB reserves memory for a vector, which no size of the buffers shows: an answer of 7 rows and 168
+    bytes takes 31 KB. A server keeps thousands of these. The copy takes 5 microseconds, and 20 with an ENUM.
+    """
+    if batch.num_rows >= _VECTOR or batch.nbytes > _LARGE:
+        return batch
+    try:
+        return pa.ipc.read_record_batch(batch.serialize(memory_pool=POOL), batch.schema)
+    except pa.ArrowKeyError:  # its dictionaries are not part of that
+        file = pa.BufferOutputStream(memory_pool=POOL)
+        with pa.ipc.new_stream(file, batch.schema) as writer:
+            writer.write_batch(batch)
+        return pa.ipc.open_stream(file.getvalue()).read_next_batch()
 
 
 class InMemory:
@@ -145,6 +165,8 @@ class Growing:
     def finish(self) -> Made:
         """All of them. Raises DiskFull."""
         if self._file is None:
+            if len(self._batches) == 1:  # else they were cut, which has copied the rows
+                self._batches = [[fitted(batch) for batch in self._batches[0]]]
             return Made(tuple(pa.Table.from_batches(batches, self._schema) for batches in self._batches))
         self._write()
         with self._reported():
