@@ -9,7 +9,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise, takewhile
 from pathlib import Path
 from statistics import fmean
@@ -22,10 +22,13 @@ from qoop.adaptive.profiles import CapacityProfile, load
 from qoop.catalog.errors import ConfigError
 from qoop.tpcds.spot import measures
 from qoop.tpcds.spot.course import Event, Order, OutOfMemory, Size, Up, Work, drive
+from qoop.tpcds.spot.driver import Durable
 from qoop.tpcds.spot.driving import Report, report
 from qoop.tpcds.spot.limits import refused
 from qoop.tpcds.spot.markets import market
-from qoop.tpcds.spot.summary import GONE_SECONDS, KILL_SECONDS
+from qoop.tpcds.spot.page import _cells
+from qoop.tpcds.spot.records import NONE, Run, RunKey
+from qoop.tpcds.spot.summary import GONE_SECONDS, KILL_SECONDS, Summary
 from qoop.tpcds.spot.timeline import Exponential, Recorded, Window
 
 FAKE = Path(__file__).parents[1] / "support" / "fake_engine.py"
@@ -377,6 +380,24 @@ def test_a_loss_ends_all_processes_of_an_engine_and_all_of_them_count(tmp_path: 
     assert whats(found)[-2:] == ["ended", "gone"] and found.cpu > 0.4
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "orphan").read_text()), 0)
+
+
+def test_the_durable_folder_is_measured_at_its_most_and_at_the_end(tmp_path: Path) -> None:
+    durable = Durable(tmp_path)
+    for kilobytes in (2, 5, 3):
+        (tmp_path / "kept").write_bytes(bytes(kilobytes * 1000))
+        durable.measure()
+    assert (durable.largest, durable.last) == (5000, 3000)
+
+
+def test_a_record_of_an_earlier_version_says_what_was_not_measured() -> None:
+    key = RunKey("duckdb", "long", "q1", NONE, 0.0, 0)
+    events = [Event(0.0, "started"), Event(0.5, "ready"), Event(2.0, "done", "q1"), Event(2.0, "ended")]
+    now = Run(key, 2.0, events, 1.0, 0.0, 7_000_000, {"q1": None}, 1, 5_000_000).json()
+    earlier = {name: value for name, value in now.items() if name != "durable_end"}
+    for value, shown in ((now, 5.0), (earlier, "not measured")):
+        calm, lost = Run.of(value), Run.of({**value, "key": asdict(key) | {"market": "m", "pressure": 1.0}})
+        assert [_cells(row)[-4:-1] for row in Summary([calm, lost]).rows()] == [(2.0, 7.0, shown)] * 2
 
 
 @pytest.mark.parametrize(

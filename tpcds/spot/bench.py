@@ -283,7 +283,10 @@ class _Bench:
             done = {event.work for event in found.events if event.what == "done"}
             judged = [work for work in own if work.name in done and work.name in task.judged]
             verdicts = {work.name: self._verdict(task, work) for work in judged}
-        run = Run(key, reference, found.events, found.cpu, found.others, found.durable, verdicts, len(task.judged))
+        run = Run(
+            key, reference, found.events, found.cpu, found.others, found.durable, verdicts, len(task.judged),
+            found.durable_end,
+        )  # fmt: skip
         self._results.put(str(key), run.json())
         self._tell(line(run))
         return run

@@ -35,7 +35,7 @@ def main() -> None:
     _read_all(file for files in order.tables.values() for file in files)
     with tempfile.TemporaryDirectory(prefix="qoop-spot-") as scratch:
         machine = Machine(order, Path(scratch))
-        durable = _Durable(Path(order.durable))
+        durable = Durable(Path(order.durable))
         busy, own, begun = _busy_seconds(), _own_seconds(), time.monotonic()
 
         def tell(event: Event) -> None:
@@ -52,18 +52,26 @@ def main() -> None:
             machine.close()
         wall, ours = time.monotonic() - begun, machine.cpu_seconds() + _own_seconds() - own
         others = (_busy_seconds() - busy - ours) / wall
-        _write({"cpu": machine.cpu_seconds(), "others": max(0.0, others), "durable": durable.largest})
+        _write(
+            {
+                "cpu": machine.cpu_seconds(),
+                "others": max(0.0, others),
+                "durable": durable.largest,
+                "durable_end": durable.last,
+            }
+        )
 
 
-class _Durable:
-    """The durable folder. largest: the most bytes that it had at the end of a life."""
+class Durable:
+    """The durable folder. largest: the most bytes that it had at the end of a life; last: at the end of the last."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self.largest = folder, 0
+        self._folder, self.largest, self.last = folder, 0, 0
 
     def measure(self) -> None:
         files = (file for file in self._folder.rglob("*") if file.is_file())
-        self.largest = max(self.largest, sum(_size(file) for file in files))
+        self.last = sum(_size(file) for file in files)
+        self.largest = max(self.largest, self.last)
 
 
 def _size(file: Path) -> int:

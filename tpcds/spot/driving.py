@@ -18,13 +18,14 @@ class Report:
     """The report of a driver: all events of a run, and figures of the whole.
 
     cpu: processor seconds of the adapter and its children; others: CPUs that other programs used; durable: the most
-    bytes in the durable folder.
+    bytes in the durable folder at the end of a life; durable_end: of the last life.
     """
 
     events: Sequence[Event]
     cpu: float
     others: float
     durable: int
+    durable_end: int
 
 
 def report(order: Order) -> Report:
@@ -41,4 +42,4 @@ def report(order: Order) -> Report:
     if driver.returncode != 0 or not lines or "cpu" not in lines[-1]:
         raise ExecutionError(f"the driver of a run ended with exit code {driver.returncode}")
     *events, figures = lines
-    return Report([Event(**event) for event in events], figures["cpu"], figures["others"], figures["durable"])
+    return Report([Event(**event) for event in events], **figures)

@@ -21,7 +21,8 @@ from qoop.tpcds.spot.summary import Row, Summary
 _COLOURS = ("#2f6fa8", "#e8973a", "#5fae57", "#b277c0", "#d9666c", "#4fb0b5", "#c7b02e", "#9a836b")
 _HEADS = (
     "engine", "stretch of the reference", "of its own", "starts credited", "reference : engine", "break-even discount",
-    "waste", "right in time", "losses", "start s", "to next reply s", "wait p50, p95 s", "durable MB", "disturbed",
+    "waste", "right in time", "losses", "start s", "to next reply s", "wait p50, p95 s", "machine s a task",
+    "durable MB", "at the end", "disturbed",
 )  # fmt: skip
 
 
@@ -181,7 +182,8 @@ def _cells(row: Row) -> Sequence[object]:
     return (
         name, row.reference, row.own, row.credited, row.faster, _missing(row.price), _missing(row.work),
         f"{row.right:.1%}", row.losses, row.start, row.recovery,
-        _cell(row.waits), row.durable / 1e6, f"{row.disturbed} of {row.runs}",
+        _cell(row.waits), row.machine, row.durable / 1e6,
+        "not measured" if row.durable_end is None else row.durable_end / 1e6, f"{row.disturbed} of {row.runs}",
     )  # fmt: skip
 
 

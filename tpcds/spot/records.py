@@ -44,7 +44,8 @@ class Run:
 
     cpu: processor seconds of the adapter and all its children; others: CPUs that other programs used; durable: the
     most bytes in the durable folder. answers: of each judged text with a reply, the reason why it is wrong; None: it
-    is right. works: the number of judged texts.
+    is right. works: the number of judged texts. durable_end: the bytes in the durable folder after the last life; None:
+    an earlier version has not measured them.
     """
 
     key: RunKey
@@ -55,6 +56,7 @@ class Run:
     durable: int
     answers: Mapping[str, str | None]
     works: int
+    durable_end: int | None = None
 
     def json(self) -> Mapping[str, Any]:
         """As a JSON value."""

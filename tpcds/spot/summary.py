@@ -25,7 +25,8 @@ class Row:
     own, reference: stretch, over its own undisturbed seconds and over the reference's; credited: the latter without
     restarts. faster: seconds of the reference over its own. price: least undisturbed machine-seconds of any entrant
     over its own; the break-even discount is what is missing to 1. work: processor seconds undisturbed over those used.
-    waits: of *load*, seconds from arrival to answer, the median and the 95th percentile.
+    waits: of *load*, seconds from arrival to answer, the median and the 95th percentile. machine: mean machine-seconds
+    of a task. durable, durable_end: the most bytes in the durable folder, and after the last life, if known.
     """
 
     engine: str
@@ -44,7 +45,9 @@ class Row:
     losses: int
     start: float | None
     recovery: float | None
+    machine: float
     durable: int
+    durable_end: int | None
     disturbed: int
     late: int
     survived: int
@@ -110,7 +113,9 @@ class Summary:
             losses=sum(map(measures.losses, events)),
             start=_median(start for one in events for start in measures.start_seconds(one)),
             recovery=_median(seconds for one in events for seconds in measures.recovery(one)),
+            machine=fmean(run.machine_seconds for run in own),
             durable=max(run.durable for run in own),
+            durable_end=max((run.durable_end for run in own if run.durable_end is not None), default=None),
             disturbed=sum(run.disturbed for run in own),
             late=sum(measures.lateness(one) > KILL_SECONDS for one in events),
             survived=sum(measures.survival(one) > GONE_SECONDS for one in events),
