@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import duckdb
+import pyarrow as pa
 
 from qoop.catalog.by_text import by_text
 from qoop.catalog.sources.memory import ArrowSource
@@ -15,6 +16,8 @@ from qoop.planner.plan import Resources, Stage
 _AS_PLANNED = "join_order,build_side_probe_side"
 _PUSHES_INTO_ARROW = duckdb.__version__.startswith("1.")
 _STEP_BITS = 7  # that a limit of memory has
+_NARROW = hasattr(pa, "decimal32")  # pyarrow knows decimals of fewer than 128 bits
+_AS_VIEWS = re.compile("BLOB|BIT|BIGNUM|GEOMETRY|VARIANT")
 _AHEAD = 32 << 20  # bytes that DuckDB makes before they are read; they count as its memory
 
 
@@ -28,7 +31,18 @@ def options_of(spec: TaskSpec) -> dict[str, object]:
     requested["disabled_optimizers"] = disabled_optimizers(spec.stage, arrow)
     # A hash-partitioned output has no order to keep, and is made in half the time by two threads.
     requested["preserve_insertion_order"] = spec.stage.layout.parts == 1
+    requested["arrow_output_version"] = "1.5" if _is_narrow(spec) else "1.0"
     return requested
+
+
+def _is_narrow(spec: TaskSpec) -> bool:
+    """True if decimals of up to 18 digits leave in 4 or 8 bytes in place of 16. Users, and their functions, get what
+    DuckDB gives them by default; views of bytes come with it, which Arrow cannot reorder."""
+    stage = spec.stage
+    if not _NARROW or spec.answer or stage.opaque is not None:
+        return False
+    views = any(_AS_VIEWS.search(type_) for _, type_ in stage.columns)
+    return not views and not any(one.key in stage.sql for one in spec.functions)
 
 
 def resource_options(resources: Resources, most: int) -> dict[str, object]:

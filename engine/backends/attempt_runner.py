@@ -28,6 +28,7 @@ from qoop.engine.memory import Used
 from qoop.engine.storage.checkpoint import Store
 from qoop.engine.storage.growing import Output, Timed
 from qoop.engine.storage.guard import Origin
+from qoop.engine.storage.segments import joined
 from qoop.engine.task import AttemptId, CheckpointKey, JobId, TaskAccount, TaskSpec
 from qoop.planner.plan import ISOLATED, Resources
 
@@ -86,7 +87,7 @@ class LocalInputs:
             found.update(self._fetched(spec, [one for one in reads[name] if one not in found]))
             self._store.fetch([one for one in reads[name] if one not in found])
             try:
-                return pa.concat_tables([found[one] if one in found else self._store.read(*one) for one in reads[name]])
+                return joined([found[one] if one in found else self._store.read(*one) for one in reads[name]])
             except CheckpointError as error:
                 lost = LostInput(str(error))
                 lost.keys = self._unreadable(spec)

@@ -33,7 +33,7 @@ from qoop.engine.storage.growing import Growing
 from qoop.engine.storage.guard import Ledger, Origin, Side, is_guarded, mismatch, set_aside
 from qoop.engine.storage.manifest import Saved, Unsaved
 from qoop.engine.storage.retention import KEEP_NOTHING, LossWarnings, Retention, open_checkpoints
-from qoop.engine.storage.segments import Damaged, read_segment, spilled
+from qoop.engine.storage.segments import Damaged, joined, read_segment, spilled
 from qoop.engine.storage.write_behind import Outcome, WriteBehind
 from qoop.engine.task import CheckpointKey, JobId
 from qoop.planner.plan import Signature
@@ -119,9 +119,7 @@ class Store:
         could not be written; GuardMismatch if it differs from what it must equal.
         """
         if slices and self._directory is not None and self._directory.far:  # to look for an index takes requests
-            partitions = [
-                pa.concat_tables([self.read(one.key, n) for one in slices]) for n, _ in enumerate(committed.rows)
-            ]
+            partitions = [joined([self.read(one.key, n) for one in slices]) for n, _ in enumerate(committed.rows)]
             slices, mapped = (), False
         durable = durable and self._directory is not None and not slices
         if self._retention.always and is_guarded(origin) and not slices:
@@ -314,7 +312,7 @@ class Store:
             found = [self.read(key, number) for number in numbers for key in entry.slices]
         else:
             raise CheckpointError(f"checkpoint {entry.committed.key} is not present any more")
-        return found[0] if len(found) == 1 else pa.concat_tables(found)
+        return joined(found)
 
     def _load(self, entry: Entry, saved: Saved, number: int) -> pa.Table:
         try:

@@ -293,7 +293,7 @@ def type_width(type_: str) -> float:
 
 
 def arrow_width(type_: str) -> float:
-    """The same in Arrow, where every decimal is of 128 bits; the least that a value of that type takes.
+    """The same in Arrow, with every decimal of 128 bits, as in answers; the least that a value of that type takes.
 
     >>> arrow_width("INTEGER"), arrow_width("DECIMAL(7,2)")
     (4.0, 16.0)

@@ -5,17 +5,21 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from decimal import Decimal
 from itertools import count
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from waits import until
 
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.errors import DiskFull, ExecutionError, OutOfMemory, SourceError, TableChanged
+from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.table import Table
 from qoop.engine import kernel as kernels
 from qoop.engine.failures import Stopped, to_failure
@@ -197,6 +201,40 @@ def test_types_survive_the_border(kernel: Kernel, parts: int) -> None:
         kernel, a_spec(a_stage(f"SELECT count(*) AS n FROM (FROM x EXCEPT ({sql}))", N, ("x",))), {"x": back}
     )
     assert rows(equal) == [(0,)]
+
+
+@pytest.mark.skipif(not hasattr(pa, "decimal32"), reason="this pyarrow has no narrow decimals")
+@pytest.mark.parametrize("parts", [1, 3])
+def test_decimals_are_narrow_between_stages_and_as_usual_in_answers(kernel: Kernel, parts: int) -> None:
+    types = ("DECIMAL(7,2)", "DECIMAL(18,4)", "DECIMAL(38,2)", "DECIMAL(9,2)[]")
+    values = ("-12345.67", "12345678901234.5678", "1e30", "[1.25, NULL]")
+    columns = tuple((f"c{number}", type_) for number, type_ in enumerate(types))
+    items = ", ".join(f"CAST({v} AS {type_}) AS {name}" for v, (name, type_) in zip(values, columns, strict=True))
+    sql = f"SELECT {items} UNION ALL SELECT {', '.join('NULL' for _ in types)}"
+    stage = a_stage(sql, columns, layout=Layout(("c0",), parts) if parts > 1 else UNCUT)
+    made = pa.concat_tables(run(kernel, a_spec(stage)))
+    assert [str(type_) for type_ in made.schema.types[:3]] == [
+        "decimal32(7, 2)",
+        "decimal64(18, 4)",
+        "decimal128(38, 2)",
+    ]
+    again = a_stage("SELECT * FROM s0 ORDER BY c0", columns, ("s0",))
+    answer = run(kernel, replace(a_spec(again), answer=True), {"s0": made})[0]
+    assert {type_.bit_width for type_ in answer.schema.types[:3]} == {128}
+    assert rows(answer) == duckdb.sql(f"FROM ({sql}) ORDER BY 1").fetchall()
+
+
+def test_vectorised_functions_get_decimals_as_usual(kernel: Kernel) -> None:
+    seen: list[str] = []
+
+    def doubled(column: pa.Array) -> pa.Array:
+        seen.append(str(column.type))
+        return pc.add(column, column).cast(pa.decimal128(9, 2))
+
+    function = UserFunction("f", "1", ("DECIMAL(7,2)",), "DECIMAL(9,2)", vectorised=True, call=doubled)
+    stage = a_stage('SELECT "f@1"(CAST(1.25 AS DECIMAL(7,2))) AS a', (("a", "DECIMAL(9,2)"),))
+    assert rows(run(kernel, replace(a_spec(stage), functions=(function,)))[0]) == [(Decimal("2.50"),)]
+    assert set(seen) == {"decimal128(7, 2)"}
 
 
 def test_splits_of_a_table_make_the_table(kernel: Kernel, tmp_path: Path) -> None:

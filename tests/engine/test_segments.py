@@ -15,9 +15,10 @@ import pytest
 
 from qoop.catalog.errors import DiskFull
 from qoop.engine.memory import anonymous_memory
-from qoop.engine.storage.segments import Damaged, read_segment, write_segments
+from qoop.engine.storage.segments import Damaged, joined, read_segment, write_segments
 
 ROWS = pa.table({"a": range(100_000)})
+WIDE = pa.decimal128(7, 2)
 
 READS = """
 import os, sys
@@ -44,6 +45,15 @@ try:
 except CheckpointError as error:
     print(error)
 """
+
+
+@pytest.mark.skipif(not hasattr(pa, "decimal32"), reason="this pyarrow has no narrow decimals")
+def test_outputs_with_wider_decimals_of_an_earlier_version_are_read_with_others() -> None:
+    narrow, wide = (pa.table({"a": pa.array(["1.25", None]).cast(type_)}) for type_ in (pa.decimal32(7, 2), WIDE))
+    assert joined([narrow, narrow]).schema == narrow.schema
+    assert joined([narrow, wide, narrow]).equals(pa.concat_tables([wide] * 3))
+    with pytest.raises(pa.ArrowException):
+        joined([narrow, ROWS.cast(pa.schema({"a": pa.string()}))])
 
 
 @pytest.mark.parametrize("kind", ["spilled", "durable"])
