@@ -71,6 +71,15 @@ def test_columns_have_the_types_of_postgresql(ana: Any) -> None:
          [("'r1'", "01.02.2026")]),
         ("SELECT count(*) FROM sales WHERE sold >= TO_TIMESTAMP('2026-01-05 00:00:00.000', 'YYYY-MM-DD HH24:MI:SS.US')",
          [(4,)]),
+        ("SELECT id, s.ctid FROM public.sales s WHERE id < 1", [(0, None)]),
+        ('SELECT "ctid",id FROM sales LIMIT 0', []),
+        ("SELECT generate_series(1, 3)::int AS n, id FROM sales WHERE id = 7", [(1, 7), (2, 7), (3, 7)]),
+        ("SELECT n FROM generate_series(1, 2) AS g(n) WHERE len(generate_series(1, 3)) = 3", [(1,), (2,)]),
+        (
+            """SELECT doc #> '{a}' #>> '{1}', (doc)::json #> '{a}', doc #>> '{b,c}'::text[] = 'y' FROM (SELECT """
+            """'{"a": [1, "x"], "b": {"c": "y"}}'::json AS doc FROM sales WHERE id = 1)""",
+            [("x", [1, "x"], True)],
+        ),
         ("SELECT array_lower(conkey, 1) FROM pg_constraint", []), ("SELECT * FROM pg_partition_ancestors(16384)", []),
         (
             "SELECT data_type, udt_name FROM information_schema.columns WHERE column_name = 'sold'",

@@ -33,7 +33,7 @@ from qoop.interfaces.server.postgres.portals import (
     named_as_postgres,
     text_rows,
 )
-from qoop.interfaces.server.postgres.public_schema import without_public
+from qoop.interfaces.server.postgres.public_schema import without_ctid, without_public
 from qoop.interfaces.server.postgres.rows import Columns, Write, description, formats_of, in_style, rows
 from qoop.interfaces.server.postgres.sqlstates import FAILED_TRANSACTION, failed
 from qoop.interfaces.server.postgres.utility_statements import (
@@ -445,7 +445,8 @@ class Client:
 
     def _plain(self, text: str) -> str:
         """A query without what PostgreSQL alone has: its name for the schema of the tables, and some functions."""
-        return with_duckdb_calls(without_public(text, self._service.session, self._viewer.database))
+        session = self._service.session
+        return with_duckdb_calls(without_ctid(without_public(text, session, self._viewer.database), session))
 
     def _started(self, text: str) -> tuple[UserQuery, Result, Iterator[Result]]:
         """A query that has begun, its first part, and the others."""

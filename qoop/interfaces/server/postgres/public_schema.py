@@ -1,11 +1,14 @@
-"""Queries that name the schema `public`, where PostgreSQL's clients find the tables; DuckDB's is called main."""
+"""Queries that name what only PostgreSQL has: the schema `public`, where its clients find the tables and which DuckDB
+calls main, and the column `ctid`, by which editors of tables find a row again that they change."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from qoop.catalog.by_text import LONG
 from qoop.catalog.lexer import Lexeme, lexed
+from qoop.interfaces.server.postgres.catalog.operands import follow, is_item
 
 if TYPE_CHECKING:
     from qoop.session.session import Session
@@ -32,6 +35,29 @@ def without_public(text: str, session: Session, database: str = "") -> str:
         end = words[place + 1].start
         done = done[:start] + "main" + " " * (end - start - 4) + done[end:]
     return done
+
+
+def without_ctid(text: str, session: Session) -> str:
+    """The text with NULL in the place of each item ``ctid``, unless a table has a column of that name."""
+    if "ctid" not in text.lower() or len(text) >= LONG:
+        return text
+    if any(name.lower() == "ctid" for table in session.tables().values() for name, _ in table.columns):
+        return text
+    words = lexed(text).words
+    done, at = "", 0
+    for place, word in enumerate(words):
+        end = place + 3 if follow(words, place + 1, ".") else place + 1
+        if word.start >= at and _is_ctid(words, place, end) and is_item(words, place):
+            done += text[at : word.start] + "CAST(NULL AS VARCHAR) AS ctid"
+            at = words[end - 1].end
+    return done + text[at:]
+
+
+def _is_ctid(words: Sequence[Lexeme], place: int, end: int) -> bool:
+    """True if the name between these places is that column, and has no other name and no part in an expression."""
+    if end >= len(words) or (words[end - 1].name or "").lower() != "ctid":
+        return False
+    return words[place - 1].says(",", "SELECT") and words[end].says(",", "FROM")
 
 
 def _is_dot(words: Sequence[Lexeme], place: int) -> bool:

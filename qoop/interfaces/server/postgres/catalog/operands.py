@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from qoop.catalog.lexer import Lexeme, behind_closing
 
 CLAUSES = ("SELECT", "FROM", "WHERE", "ON", "USING", "HAVING", "GROUP", "ORDER", "LIMIT", "VALUES", "JOIN", "WITH")
+_MOST_WORDS = 64
+"""Of a SELECT before an item that is found: a text may have a thousand such items."""
 TEXT_TYPES = ("text", "varchar", "name", "bpchar", "cstring")
 
 
@@ -19,6 +21,16 @@ def is_name(words: Sequence[Lexeme], at: int) -> bool:
     """True if the word there is the name of a column or an alias."""
     before = words[at - 1].text.lower() if at else ""
     return before in (".", "as") or follow(words, at + 1, ".")
+
+
+def is_item(words: Sequence[Lexeme], at: int) -> bool:
+    """True if the word there is in the list of a SELECT, and in no parentheses within it."""
+    depth = 0
+    for word in reversed(words[max(0, at - _MOST_WORDS) : at]):
+        depth += (word.text == ")") - (word.text == "(")
+        if depth < 0 or (depth == 0 and word.says(*CLAUSES)):
+            return depth == 0 and word.says("SELECT")
+    return False
 
 
 def operand_start(done: Sequence[str]) -> int:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from operator import add
 
+from qoop.catalog.by_text import LONG
 from qoop.catalog.lexer import Lexeme, behind_closing, lexed, list_items
+from qoop.interfaces.server.postgres.catalog.operands import follow, is_item, operand_start, type_end
 
 _FIELDS = {
     "YYYY": "%Y", "YY": "%y", "IYYY": "%G", "IW": "%V", "ID": "%u", "MM": "%m", "DDD": "%j", "DD": "%d", "HH24": "%H",
@@ -34,7 +37,9 @@ RENAMED = {
 }  # fmt: skip
 """Functions that DuckDB has by another name."""
 _IGNORING_CASE = {"~*": "~", "!~*": "!~"}
-_SIGNS = (*_CALLS, *_OF_ONE, *RENAMED, *_IGNORING_CASE, "substring", "'{", "name")
+_PATHS: Mapping[str, str] = {"#>": "json_extract", "#>>": "json_extract_string"}
+_PATH = re.compile(r"""'\{[^'"{}\\]*\}'""")
+_SIGNS = (*_CALLS, *_OF_ONE, *RENAMED, *_IGNORING_CASE, "substring", "'{", "name", "generate_series")
 """Each text that is rewritten has one of these."""
 
 
@@ -62,10 +67,13 @@ def with_duckdb_calls(text: str) -> str:
     ("SELECT ('''' || replace(CAST(a AS VARCHAR), '''', '''''') || '''') FROM t", 'SELECT to_timestamp(0)')
     >>> with_duckdb_calls("SELECT every(a = ANY ('{1,2}'::int[]) OR b ~* '^x') FROM t")
     "SELECT bool_and(a = ANY ('[1,2]'::int[]) OR b ~ '(?s:.*)(?i:^x)(?s:.*)') FROM t"
+    >>> with_duckdb_calls("SELECT generate_series(1, 3)"), with_duckdb_calls("SELECT t.doc #>> '{0}' FROM t")
+    ('SELECT unnest(generate_series(1, 3))', "SELECT json_extract_string(t.doc, '$[0]') FROM t")
     """
     lower = text.lower()
-    if not any(sign in lower for sign in _SIGNS):
+    if not any(sign in lower for sign in (*_SIGNS, *_PATHS)):
         return text
+    text = _with_path_calls(text)
     words = lexed(text).words
     done, at = "", 0
     for place, word in enumerate(words):
@@ -81,6 +89,8 @@ def _rewritten(text: str, words: Sequence[Lexeme], place: int) -> tuple[str, int
     word, after = words[place], [one.text for one in words[place + 1 : place + 5]]
     if _opens(words, place):
         end = behind_closing(words, place + 1)
+        if word.says("GENERATE_SERIES") and len(text) < LONG and is_item(words, place):
+            return f"unnest({word.text}({_text(text, words[place + 2 : end - 1])}))", end
         new = duckdb_call(word.text, words[place + 2 : end - 1], lambda part: _text(text, part))
         return None if new is None else (new, end)
     if word.text in _IGNORING_CASE and after and after[0].startswith("'"):
@@ -90,6 +100,37 @@ def _rewritten(text: str, words: Sequence[Lexeme], place: int) -> tuple[str, int
     if word.says("NAME") and place and words[place - 1].text == "::":
         return "text", place + 1
     return None
+
+
+def _with_path_calls(text: str) -> str:
+    """The text with calls in place of ``#>`` and ``#>>`` with constant paths; of these operators DuckDB has none."""
+    if "#>" not in text or len(text) >= LONG:
+        return text
+    words, done, gaps = lexed(text).words, list[str](), list[str]()
+    at = end = 0
+    while at < len(words):
+        if done and (found := _path_at(words, at)) is not None:
+            call, path, at = found
+            start = operand_start(done)
+            operand = "".join(map(add, gaps[start:], done[start:])).lstrip()
+            done[start:], gaps[start + 1 :] = [f"{call}({operand}, '{path}')"], []
+        else:
+            gaps.append(text[end : words[at].start])
+            done.append(words[at].text)
+            at += 1
+        end = words[at - 1].end
+    return "".join(map(add, gaps, done)) + text[end:]
+
+
+def _path_at(words: Sequence[Lexeme], at: int) -> tuple[str, str, int] | None:
+    """The call and the path in the place of the operator there, and the place behind it; None if there is none."""
+    mark, sign, path = words[at : at + 3] if at + 2 < len(words) else (words[at],) * 3
+    call = _PATHS.get(mark.text + sign.text) if sign.start == mark.end else None
+    if call is None or not _PATH.fullmatch(path.text):
+        return None
+    steps = [step.strip() for step in path.text[2:-2].split(",") if step]
+    named = "".join(f"[{step}]" if step.isdecimal() else f'."{step}"' for step in steps)
+    return call, f"${named}", type_end(words, at + 4) if follow(words, at + 3, "::") else at + 3
 
 
 def duckdb_call(name: str, inside: Sequence[Lexeme], written: Callable[[Sequence[Lexeme]], str]) -> str | None:
