@@ -21,6 +21,7 @@ import pytest
 
 from qoop.catalog.errors import ConfigError
 from qoop.catalog.opening import open_duckdb
+from qoop.catalog.sources.probe import Probe
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))  # modules that tests of all folders use
 
@@ -165,8 +166,8 @@ def on_guard() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def one_digesting_instance() -> Iterator[None]:
-    """The outputs of all sessions are compared by one DuckDB: to open one for each session takes 9 ms."""
+def shared_instances() -> Iterator[None]:
+    """One DuckDB compares the outputs of all sessions, and one reads the schemas: to open one for each takes 12 ms."""
     opened: dict[tuple[int, str], duckdb.DuckDBPyConnection] = {}
     lock = threading.Lock()
 
@@ -177,8 +178,15 @@ def one_digesting_instance() -> Iterator[None]:
                 opened[key] = open_duckdb(**options)
             return opened[key].cursor()
 
+    begin = Probe.__init__
+
+    def begin_opened(probe: Probe) -> None:
+        begin(probe)
+        probe._connection = cursor()
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("qoop.engine.digest.open_duckdb", cursor)
+        patch.setattr(Probe, "__init__", begin_opened)
         yield
     for (process, _), connection in opened.items():
         if process == os.getpid():

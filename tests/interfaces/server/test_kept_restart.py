@@ -49,7 +49,7 @@ def reply(port: int, method: str, path: str, body: str | None = None) -> str:
 def test_after_a_kill_the_next_server_goes_on_from_the_outputs(tmp_path: Path) -> None:
     """The outputs depend on the time at which the query was submitted."""
     text = f"FROM ({MANY_TASKS.replace('a.v + b.v', 'a.v + b.v + 0 * second(now())')}) ORDER BY m, g"
-    files_of_long(tmp_path, keys=6000)
+    files_of_long(tmp_path, keys=12_000)
     (tmp_path / "my.toml").write_text("slots = 2\nstaged = true\n")
     with serving(tmp_path) as (server, port, _):
         id = json.loads(reply(port, "POST", "/queries", text))["id"]
@@ -59,7 +59,7 @@ def test_after_a_kill_the_next_server_goes_on_from_the_outputs(tmp_path: Path) -
     with serving(tmp_path) as (server, port, _):
         until(lambda: json.loads(reply(port, "GET", f"/queries/{id}"))["state"] == "done")
         rows = json.loads(reply(port, "GET", f"/queries/{id}/result"))
-    expected = answer_of_long(text, keys=6000)
+    expected = answer_of_long(text, keys=12_000)
     assert len(rows) == 26 and [tuple(row.values())[:4] for row in rows] == [row[:4] for row in expected]
     assert [row["s"] for row in rows] == pytest.approx([s for *_, s in expected])
     [(found, outputs)] = re.findall(r"continued: (\d+) of (\d+) outputs found", (tmp_path / "log").read_text())

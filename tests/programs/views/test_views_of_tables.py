@@ -37,7 +37,7 @@ def refreshed(session: Session) -> int:
 
 def test_a_refresh_reads_the_new_pieces_alone(session: Session) -> None:
     session.sql(f"CREATE MATERIALIZED VIEW v WITH (refresh_mode = 'incremental') AS {VIEW}")
-    for number in range(30):  # small pieces are packed meanwhile
+    for number in range(17):  # small pieces are packed meanwhile
         session.sql(f"INSERT INTO t SELECT i, 'y' FROM range({number}, {number + 3}) r(i)")
         assert refreshed(session) == 3
     session.sql("INSERT INTO t VALUES (1, 'z'); INSERT INTO t VALUES (2, 'z')")
@@ -51,11 +51,11 @@ def test_a_refresh_reads_the_new_pieces_alone(session: Session) -> None:
 def test_many_inserts_between_two_refreshes_cost_their_rows(session: Session) -> None:
     session.sql(f"CREATE MATERIALIZED VIEW v AS {VIEW}")
     read = 0
-    for _ in range(4):
+    for _ in range(2):
         for number in range(11):
             session.sql(f"INSERT INTO t VALUES ({number}, 'y')")
         read += refreshed(session)
-    assert read < 4 * 11 * 4, "pieces that were packed with later ones are read again, and the large one is not"
+    assert read < 2 * 11 * 4, "pieces that were packed with later ones are read again, and the large one is not"
 
 
 def test_a_compacted_delta_table_is_not_read_again(tmp_path: Path) -> None:
