@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -16,7 +17,7 @@ COUNT = "SELECT i % 3 AS d, count(*) AS n FROM big GROUP BY ALL ORDER BY d"
 
 def connect(**options: float) -> qoop.Session:
     session = qoop.connect(slots=2, memory="1GB", **options)  # type: ignore[arg-type]
-    session.register("big", pa.table({"i": pa.array(range(300_000), pa.int64())}))
+    session.register("big", pa.table({"i": np.arange(300_000)}))
     return session
 
 

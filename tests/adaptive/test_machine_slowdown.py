@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -88,7 +89,7 @@ def test_functions_of_python_tell_nothing() -> None:
 
 def test_a_session_tells_the_next_job() -> None:
     with qoop.connect(slots=2) as session:
-        session.register("t", pa.table({"i": range(1_000_000)}))
+        session.register("t", pa.table({"i": np.arange(1_000_000)}))
         query = "SELECT i // 142858 AS k, max(md5(repeat(i::VARCHAR, {}))) FROM t GROUP BY k ORDER BY k"
         assert session.planning.slowdown == 1.0
         for times in (20, 21):
@@ -103,7 +104,7 @@ def test_of_rows_that_were_misjudged_the_pace_tells_nothing() -> None:
     options = {"slots": 1, "memory": "2GB"}
     with qoop.connect(**options) as misjudged, qoop.connect(**options) as judged_well:
         for session in (misjudged, judged_well):
-            session.register("t", pa.table({"i": range(1_000_000)}))
+            session.register("t", pa.table({"i": np.arange(1_000_000)}))
         for least in (3, 4):
             for session, key in ((misjudged, "hash(i) % 970_000"), (judged_well, "i")):
                 assert session.sql(query.format(key, least)).fetchall() != [(0,)]

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -149,7 +150,7 @@ def test_plans_are_compared_on_as_many_slots_as_are_expected() -> None:
         return max(point.cpu for point in pool.grid.points)
 
     with connect(slots=1, memory="1GB") as session:
-        session.register("t", pa.table({"i": range(1_000_000)}))
+        session.register("t", pa.table({"i": np.arange(1_000_000)}))
         assert most(session) == 2
         session.expect([(60, 8), (90, 4)])
         assert most(session) == 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -28,7 +29,7 @@ def test_it_has_what_outputs_leave_free() -> None:
 def test_the_outputs_that_are_held_are_left_out() -> None:
     with qoop.connect(slots=2, memory="1GB", staged=False, reuse=True) as session:
         session.register("t", pa.table({"a": [1, 2, 3]}))
-        session.register("many", pa.table({"i": range(2_000_000)}))
+        session.register("many", pa.table({"i": np.arange(2_000_000)}))
         kept = session.submit("SELECT i, i * 2 AS j FROM many").result()
         assert kept.arrow().num_rows == 2_000_000
         assert limit(session) == pytest.approx(900e6 - 32e6, rel=0.01)

@@ -10,6 +10,7 @@ import sys
 from math import inf
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -78,7 +79,7 @@ def test_a_file_that_was_changed_after_it_was_read_is_noticed(tmp_path: Path) ->
 
 
 def test_many_rows_are_read_without_memory_of_their_own_and_outlive_their_file(tmp_path: Path) -> None:
-    path, folder, rows = tmp_path / "x.arrow", tmp_path / "copies", pa.table({"a": pa.array(range(6_000_000))})
+    path, folder, rows = tmp_path / "x.arrow", tmp_path / "copies", pa.table({"a": np.arange(6_000_000)})
     folder.mkdir()
     with path.open("wb", buffering=0) as stream:
         segments = write_segments(stream, [ROWS, rows])
@@ -91,7 +92,7 @@ def test_many_rows_are_read_without_memory_of_their_own_and_outlive_their_file(t
 
 
 def test_many_rows_that_were_changed_are_noticed_and_leave_nothing(tmp_path: Path) -> None:
-    path, rows = tmp_path / "x.arrow", pa.table({"a": pa.array(range(6_000_000))})
+    path, rows = tmp_path / "x.arrow", pa.table({"a": np.arange(6_000_000)})
     with path.open("wb", buffering=0) as stream:
         [segment] = write_segments(stream, [rows])
     with path.open("r+b") as stream:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -654,7 +655,7 @@ def test_a_query_that_has_begun_in_stages_is_not_led_back_by_the_same_estimates(
 
 
 def test_what_does_not_fit_the_memory_counts_in_what_duckdbs_plan_should_take(all_long: None) -> None:
-    rows = pa.table({"a": range(1_000_000), "b": range(1_000_000)})
+    rows = pa.table({"a": np.arange(1_000_000), "b": np.arange(1_000_000)})
     text = "SELECT a, b, count(*) AS n FROM t GROUP BY a, b"
     estimates = []
     for memory in ("50MB", "10GB"):

@@ -187,9 +187,9 @@ def test_options_of_the_session_hold_in_child_processes(session: qoop.Session) -
 
 
 def test_a_process_spills_for_one_query_after_the_other_and_leaves_nothing(session: qoop.Session) -> None:
-    text = "SELECT repeat('x', 9) AS r, i FROM range(9000000) t(i) ORDER BY hash(i), i"
+    text = "SELECT repeat('x', 9) AS r, i FROM range(5000000) t(i) ORDER BY hash(i), i"
     for offset in (0, 1):
-        assert len(session.sql(f"{text} LIMIT 8000000 OFFSET {offset}").fetchmany(2)) == 2
+        assert len(session.sql(f"{text} LIMIT 4000000 OFFSET {offset}").fetchmany(2)) == 2
     folder = session.backend._scratch.path / "processes"
 
     def spilled() -> bool:

@@ -91,7 +91,7 @@ def answer(run: Session | duckdb.DuckDBPyConnection, text: str) -> object:
     return found if not text.startswith(("ALTER", "TRUNCATE")) else None
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(changes=st.lists(CHANGES, min_size=3, max_size=8))
 def test_random_changes_are_those_of_duckdb(sessions: tuple[Session, Session], changes: list[str]) -> None:
     with duckdb.connect() as oracle, pytest.MonkeyPatch.context() as patch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -21,7 +22,7 @@ SIMILAR = "SELECT i % 50 AS k, count(*) AS n, sum(i) AS s FROM t GROUP BY k ORDE
 def data(tmp_path: Path) -> Path:
     folder = tmp_path / "data"
     folder.mkdir()
-    pq.write_table(pa.table({"i": pa.array(range(600_000), pa.int64())}), folder / "t.parquet", row_group_size=100_000)
+    pq.write_table(pa.table({"i": np.arange(600_000)}), folder / "t.parquet", row_group_size=100_000)
     return folder
 
 
@@ -128,7 +129,7 @@ def test_what_no_version_stands_for_is_computed_each_time(data: Path, tmp_path: 
 
 def test_ties_may_break_otherwise_in_duckdbs_plan(as_installed: None, tmp_path: Path) -> None:
     """Two runs of one text are not two plans that must agree."""
-    pq.write_table(pa.table({"i": pa.array(range(400_000), pa.int64())}), tmp_path / "t.parquet", row_group_size=20_000)
+    pq.write_table(pa.table({"i": np.arange(400_000)}), tmp_path / "t.parquet", row_group_size=20_000)
     with qoop.connect(slots=2) as session:
         session.register_folder(tmp_path)
         for _ in range(30):

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -39,7 +40,7 @@ def orders() -> pa.Table:
 
 
 def big() -> pa.Table:
-    return pa.table({"i": pa.array(range(1_000_000), pa.int64())})
+    return pa.table({"i": np.arange(1_000_000)})
 
 
 @pytest.fixture(scope="module")

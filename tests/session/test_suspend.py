@@ -16,6 +16,7 @@ from dataclasses import astuple
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -38,12 +39,19 @@ TEXT = (
 )
 
 
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("rows") / "t.parquet"
+    table = pa.table({"i": np.arange(ROWS), "s": [f"row {i}" for i in range(ROWS)]})
+    pq.write_table(table, path, row_group_size=100_000)
+    return path
+
+
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path: Path, rows: Path) -> Path:
     folder = tmp_path / "data"
     folder.mkdir()
-    table = pa.table({"i": pa.array(range(ROWS), pa.int64()), "s": [f"row {i}" for i in range(ROWS)]})
-    pq.write_table(table, folder / "t.parquet", row_group_size=100_000)
+    shutil.copy(rows, folder)
     return folder
 
 
@@ -206,7 +214,7 @@ def test_copies_of_text_and_of_databases_are_the_same_anyway(tmp_path: Path, kin
 def test_a_table_in_memory_cannot_follow(tmp_path: Path, pause: Callable[[int], threading.Event]) -> None:
     waits = pause(1)
     with qoop.connect(slots=2) as session:
-        session.register("t", pa.table({"i": range(ROWS), "s": ["x"] * ROWS}))
+        session.register("t", pa.table({"i": np.arange(ROWS), "s": ["x"] * ROWS}))
         job = session.submit(TEXT)
         assert waits.wait(60)
         job.suspend(tmp_path / "bundle")

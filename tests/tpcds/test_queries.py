@@ -36,14 +36,22 @@ _right: defaultdict[int, dict[int, Right]] = defaultdict(dict)  # by slots and n
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("number", range(1, 100))
-def test_tpcds(number: int, slots: int, tpcds_session: Session, tpcds_unstaged: Session, tpcds_oracle: Oracle) -> None:
+def test_tpcds(
+    number: int, slots: int, scale: float, tpcds_session: Session, tpcds_unstaged: Session, tpcds_oracle: Oracle
+) -> None:
     theirs = tpcds_oracle.answer(text(number))
     job = tpcds_session.submit(text(number))
     difference = tpcds_oracle.judge(text(number), job.result().arrow(), theirs)
     assert difference is None, str(difference)
-    difference = tpcds_oracle.judge(text(number), tpcds_unstaged.sql(text(number)).arrow(), theirs)
-    assert difference is None, f"by DuckDB's own plan: {difference}"
+    if number % 3 == 0 or slots != 2 or scale < 1:  # all of them in other runs: on little data, and with other slots
+        difference = tpcds_oracle.judge(text(number), tpcds_unstaged.sql(text(number)).arrow(), theirs)
+        assert difference is None, f"by DuckDB's own plan: {difference}"
     _right[slots][number] = Right(job.plan, is_empty_answer(theirs))
+
+
+@pytest.fixture(scope="session")
+def scale(pytestconfig: pytest.Config) -> float:
+    return float(pytestconfig.getoption("--scale"))
 
 
 @pytest.fixture
@@ -54,8 +62,8 @@ def all_right(slots: int) -> dict[int, Right]:
     return _right[slots]
 
 
-def test_the_answers_compared_are_not_empty(all_right: dict[int, Right], pytestconfig: pytest.Config) -> None:
-    wanted = AT_LEAST if pytestconfig.getoption("--scale") >= 1 else AT_LEAST_OF_LITTLE
+def test_the_answers_compared_are_not_empty(all_right: dict[int, Right], scale: float) -> None:
+    wanted = AT_LEAST if scale >= 1 else AT_LEAST_OF_LITTLE
     assert sum(not query.empty for query in all_right.values()) >= wanted
 
 
@@ -68,8 +76,8 @@ def test_few_queries_have_an_opaque_stage(all_right: dict[int, Right]) -> None:
     assert sum(not any(stage.opaque for stage in query.plan.stages) for query in all_right.values()) >= AT_LEAST
 
 
-def test_the_queries_run_as_several_tasks(all_right: dict[int, Right], slots: int, pytestconfig: pytest.Config) -> None:
-    if slots == 1 or pytestconfig.getoption("--scale") < 1:
+def test_the_queries_run_as_several_tasks(all_right: dict[int, Right], slots: int, scale: float) -> None:
+    if slots == 1 or scale < 1:
         pytest.skip("with one slot, or on little data, a single task is the best plan of a query")
     wide = sum(any(stage.width > 1 for stage in query.plan.stages) for query in all_right.values())
     assert wide >= AT_LEAST

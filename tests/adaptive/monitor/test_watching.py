@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from waits import until
@@ -69,7 +70,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
 @pytest.fixture
 def session(stage: Stage) -> Iterator[qoop.Session]:
     with qoop.connect(slots=2, memory=MEMORY, watch_machine=True) as made:
-        made.register("big", pa.table({"i": pa.array(range(300_000), pa.int64())}))
+        made.register("big", pa.table({"i": np.arange(300_000)}))
         yield made
 
 
@@ -165,7 +166,7 @@ def test_a_real_program_takes_the_cpus_and_a_query_gives_way(monkeypatch: pytest
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
     try:
         with qoop.connect(slots=4, memory=MEMORY) as session:
-            session.register("big", pa.table({"i": pa.array(range(300_000), pa.int64())}))
+            session.register("big", pa.table({"i": np.arange(300_000)}))
             running = session.submit(LONG)
             session.set("watch_machine", True)
             until(lambda: session.available.cpu < 4)
@@ -244,7 +245,7 @@ def test_limits_of_a_control_group_that_change_while_a_query_runs(
     )
     monkeypatch.setattr("qoop.adaptive.monitor.watch.Watch", partial(Watch, every=0.05, less_after=0.1, more_after=1e9))
     with qoop.connect(slots=2, memory="1GB", watch_machine=True) as session:
-        session.register("big", pa.table({"i": pa.array(range(300_000), pa.int64())}))
+        session.register("big", pa.table({"i": np.arange(300_000)}))
         running = session.submit(LONG)
         (group / "memory.max").write_text("800000000\n")
         until(lambda: session.available.memory == safe_memory(800_000_000) // 2)

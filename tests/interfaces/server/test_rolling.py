@@ -98,7 +98,7 @@ def has_begun(query: dict[str, Any]) -> bool:
 
 
 def test_the_next_server_takes_over_ports_and_queries_and_no_client_is_refused(tmp_path: Path) -> None:
-    files_of_long(tmp_path, keys=12_000)
+    files_of_long(tmp_path, keys=6000)
     ports = Ports.free()
     with ServeProcess(tmp_path, WORDS, ports) as first, ExitStack() as later, asking(ports.http) as clients:
         to_first = http.client.HTTPConnection("127.0.0.1", ports.http, timeout=60)
@@ -121,7 +121,7 @@ def test_the_next_server_takes_over_ports_and_queries_and_no_client_is_refused(t
         with psycopg.connect(host="127.0.0.1", port=ports.postgres, user="x", dbname="x") as postgres:
             assert postgres.execute("SELECT count(*) FROM big").fetchall() == [(300_000,)]
     assert [failure for client in clients for failure in client.failures] == []
-    expected = answer_of_long(LONG, keys=12_000)
+    expected = answer_of_long(LONG, keys=6000)
     assert len(expected) == 75 and [tuple(row.values()) for row in rows] == expected
     made = long_outputs(first)
     again = [one for one in second.outputs() if one.key in made]
@@ -129,7 +129,7 @@ def test_the_next_server_takes_over_ports_and_queries_and_no_client_is_refused(t
 
 
 def test_after_a_kill_another_server_on_the_folder_goes_on(tmp_path: Path) -> None:
-    files_of_long(tmp_path, keys=12_000)
+    files_of_long(tmp_path, keys=6000)
     ports, others = Ports.free(), Ports.free()
     with ServeProcess(tmp_path, WORDS, ports) as first, ServeProcess(tmp_path, WORDS, others) as second:
         id = answered(http.client.HTTPConnection("127.0.0.1", ports.http), "POST", "/queries", LONG)["id"]

@@ -187,7 +187,7 @@ def test_what_would_be_exact_at_once_is(session, data):
 
 
 @pytest.mark.parametrize("text, error, reason", [
-    ("SELECT note, price, amount, day, sum(id) AS s FROM sales WHERE day < 4 GROUP BY ALL", 0, "too few for an interval"),
+    ("SELECT note, price, amount, sum(id) AS s FROM sales WHERE day < 4 GROUP BY ALL", 0, "too few for an interval"),
     ("SELECT amount, sum(price) AS s FROM sales GROUP BY amount", 0.0001, "too few to be within 0.0%"),
     ("SELECT amount, sum(price) AS s FROM sales GROUP BY amount", 0.05, ""),
     ("SELECT min(price) AS s FROM sales GROUP BY price, day", 0.05, ""),
