@@ -10,22 +10,30 @@ from typing import Literal as OneOf
 
 from sqlglot import exp
 
-from qoop.planner.algebra.expr import Call, Column, Expr, Literal, columns_of_all, conjuncts, equals
+from qoop.planner.algebra.expr import (
+    Call,
+    Column,
+    Expr,
+    Literal,
+    columns_of_all,
+    conjuncts,
+    equals,
+    is_volatile,
+    substitute,
+)
 from qoop.planner.algebra.fold_constants import simplify
 from qoop.planner.algebra.relation import Filter, Join, JoinKind, Project, Relation, Scan, Values
 from qoop.planner.algebra.types import type_of
+from qoop.planner.identity.determinism import is_non_deterministic
 from qoop.planner.sql.convert import Env
 from qoop.planner.sql.latest import with_all, with_latest
+from qoop.planner.sql.query_block import QueryBlock
 from qoop.planner.sql.scope import Cte, FromItem, Scope, Unsupported, parts_of, refuse, unlike_names
 from qoop.planner.sql.subquery import refuse_typeof
 
 if TYPE_CHECKING:
     from qoop.planner.sql.build import Builder
 
-
-from qoop.planner.algebra.expr import is_volatile, substitute
-from qoop.planner.identity.determinism import is_non_deterministic
-from qoop.planner.sql.query_block import QueryBlock
 
 NO_SOURCE = Values((), ((),))
 """The one row of a SELECT without FROM."""

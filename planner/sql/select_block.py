@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from qoop.planner.algebra.expr import Column, Expr, Literal, columns_of, columns_of_all, conjuncts, equals
+from qoop.catalog.value import value
+from qoop.planner.algebra.expr import (
+    Call,
+    Column,
+    Expr,
+    Literal,
+    binary,
+    columns_of,
+    columns_of_all,
+    conjuncts,
+    equals,
+    transform,
+)
 from qoop.planner.algebra.fold_constants import simplify
 from qoop.planner.algebra.relation import (
     Aggregate,
@@ -18,6 +31,7 @@ from qoop.planner.algebra.relation import (
     Relation,
     SortKey,
     Window,
+    WindowCall,
 )
 from qoop.planner.algebra.types import value_of_no_match
 from qoop.planner.sql.convert import Env
@@ -25,22 +39,12 @@ from qoop.planner.sql.from_clause import NO_SOURCE, FromClause
 from qoop.planner.sql.parts import has_aggregate
 from qoop.planner.sql.query_block import QueryBlock, order_exprs, order_items, ordinal, resolved
 from qoop.planner.sql.running import Bound, Running, aligned, bound_of, check
-from qoop.planner.sql.scope import Cte, Scope, Unsupported
+from qoop.planner.sql.scope import Cte, Names, Scope, Unsupported
 from qoop.planner.sql.select_list import SelectItem, aliases, places, select_items
 from qoop.planner.sql.stars import expanded, has_columns
 
 if TYPE_CHECKING:
     from qoop.planner.sql.build import Builder
-
-
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from itertools import combinations, product
-
-from qoop.catalog.value import value
-from qoop.planner.algebra.expr import Call, binary, transform
-from qoop.planner.algebra.relation import WindowCall
-from qoop.planner.sql.scope import Names
 
 
 class SelectBlock:
@@ -117,13 +121,7 @@ class SelectBlock:
         after = keys.after
         self.relation = _filtered(self.relation, [after(e) for e in having_exprs])
         if env.windows:
-            calls = tuple(
-                type(w)(w.column, after(w.call), tuple(map(after, w.partition_by)))  # type: ignore[arg-type]
-                for w in env.windows
-            )
-            if self.correlated:
-                raise Unsupported("a window function in a correlated subquery")
-            self.relation = Window(self.relation, calls)
+            self.relation = self.windows(env.windows, after)
         self.relation = _filtered(self.relation, [after(e) for e in qualify_exprs])
         block = QueryBlock(
             self.relation,
@@ -144,6 +142,16 @@ class SelectBlock:
         if node.args.get("distinct") and not on:
             block = self.distinct(block)
         return self.builder.order_and_limit(node, block, originals, order)
+
+    def windows(self, calls: Sequence[WindowCall], after: Callable[[Expr], Expr]) -> Window:
+        """The relation with window functions. after: turns expressions into those over the groups."""
+        if self.correlated:
+            raise Unsupported("a window function in a correlated subquery")
+        over_groups = (
+            type(one)(one.column, after(one.call), tuple(map(after, one.partition_by)))  # type: ignore[arg-type]
+            for one in calls
+        )
+        return Window(self.relation, tuple(over_groups))
 
     def distinct_on(self) -> list[exp.Expression]:
         """The items of DISTINCT ON."""

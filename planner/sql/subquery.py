@@ -28,7 +28,20 @@ from qoop.planner.algebra.expr import (
     is_not_null,
     substitute,
 )
-from qoop.planner.algebra.relation import Aggregate, Aggregation, Join, Project, Relation
+from qoop.planner.algebra.relation import (
+    Aggregate,
+    Aggregation,
+    Join,
+    Limit,
+    Opaque,
+    Project,
+    Relation,
+    SetOp,
+    Shared,
+    Sort,
+    Window,
+    walk,
+)
 from qoop.planner.estimate.tree_cost import equates
 from qoop.planner.sql.convert import Env
 from qoop.planner.sql.latest import Latest, with_all, with_latest
@@ -38,8 +51,6 @@ from qoop.planner.sql.scope import Names, Unsupported, refuse
 if TYPE_CHECKING:
     from qoop.planner.sql.build import Builder
     from qoop.planner.sql.query_block import QueryBlock
-
-from qoop.planner.algebra.relation import Limit, Opaque, SetOp, Shared, Sort, Window, walk
 
 HalfJoin = OneOf["semi", "anti"]
 

@@ -30,7 +30,7 @@ from qoop.adaptive.cluster.recording.messages import (
 from qoop.catalog.errors import Cancelled, ConfigError, QoopError, Suspended
 from qoop.engine.events import Committed
 from qoop.engine.history import Record
-from qoop.engine.progress import Progress
+from qoop.engine.progress import Finished, Progress
 from qoop.engine.replay import JobReplay
 from qoop.engine.run import Run
 from qoop.engine.state import State
@@ -258,15 +258,9 @@ class JobHandle:
             helps, notices = replay.helps, tuple(replay.notices)
             plan = self._plans.running if finished is not None else None
         left = None
-        if finished is not None and plan is not None:
-            assert run.share is not None
+        if finished is not None and plan is not None and run.share is not None:
             left = remaining_time(plan, finished, run.share, coming)
-            done = work_done(plan, finished, progress.fraction, run.share)
-            done = self._not_less(len(run.plans), progress.fraction, done)
-            stages = progress.stages
-            if plan.by_duckdb:
-                stages = tuple(replace(stage, within=done if stage.running else 0.0) for stage in stages)
-            progress = replace(progress, fraction=done, stages=stages)
+            progress = self._by_work(progress, plan, finished, run.share)
         takes = elapsed + (left.likely if left is not None else 0.0)
         ends = left is not None or run.state.final
         return JobStatus(
@@ -278,6 +272,15 @@ class JobHandle:
             helps=helps if self.terms.deadline < math.inf and not run.state.final else (),
             notices=notices,
         )  # fmt: skip
+
+    def _by_work(self, progress: Progress, plan: Option, finished: Finished, share: Resources) -> Progress:
+        """The progress by the work that is done, in place of the tasks that have ended."""
+        done = work_done(plan, finished, progress.fraction, share)
+        done = self._not_less(len(self._run.plans), progress.fraction, done)
+        stages = progress.stages
+        if plan.by_duckdb:
+            stages = tuple(replace(stage, within=done if stage.running else 0.0) for stage in stages)
+        return replace(progress, fraction=done, stages=stages)
 
     def _not_less(self, plans: int, ended: float, done: float) -> float:
         """The part of the work that is done, never less than reported before, unless outputs were lost or the plan

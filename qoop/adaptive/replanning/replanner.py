@@ -21,7 +21,7 @@ from qoop.adaptive.replanning.triggers import Cause, relative_change
 from qoop.adaptive.schedulers.shares import whole_slot
 from qoop.catalog.sizes import counted
 from qoop.engine.events import Command
-from qoop.engine.history import Coming, Decided, ShareReported, StageDone, Switched
+from qoop.engine.history import Coming, Decided, Record, ShareReported, StageDone, Switched
 from qoop.engine.run import Run
 from qoop.engine.task import CheckpointKey, JobId
 from qoop.planner.estimate.observed import NOTHING, Observation
@@ -225,45 +225,57 @@ class Replanner:
         return moved or triggers.expects_otherwise(since, answer.question.coming, self._coming)
 
     def _read_news(self, now: float) -> None:
+        """Take the records of the run that are new."""
         history, timed = self._run.history, False
         while self._read < len(history):
-            record = history[self._read]
-            if isinstance(record, ShareReported):
-                coming = tuple((at, whole_slot(share)) for at, share in record.coming)
-                record = replace(record, share=whole_slot(record.share), coming=coming)
+            record = _in_whole_slots(history[self._read])
             self._read += 1
-            match record:
-                case ShareReported(_, share, coming):
-                    if self._first_share is None:
-                        self._first_share = share
-                    self._coming = coming
-                    self._waiting.pop(SHARE, None)  # it may have come back to what it was
-                case Switched(_, number):
-                    self._plan = self._run.plans[number - 1]
-                    if self._run.on_fallback:
-                        self._end_at_fallback()
-                case StageDone(_, stage, _, rows, size_of, _, estimated):
-                    self._news.append((self._plan, stage, Observation(rows, size_of)))
-                    self._misestimates += self._adaptive.triggers.misjudged(rows, estimated)
+            self._note(record)
             timed |= self._seconds.take(record, self._plan)
-            triggers = self._adaptive.triggers
-            cause = triggers.cause(record, self._basis, self._without_a_slot)
-            if cause is None and isinstance(record, ShareReported):
-                cause = triggers.expectation(record, self._counted_on, self._horizon(record.at))
+            cause = self._cause(record)
             if cause is not None:
                 self._wait(cause, now)
         if timed:
             self._check_seconds(now)
         if not self._begun and self._run.plans and self._share is not None:
-            self._begun = True
-            self._chosen_at = now
-            at_once = self._adaptive.at_once or self._is_search_cheap(self._work_left(self._share))
-            if at_once and not (self._by_duckdb and self._adaptive.search_after):
-                self._wait(_AT_START, now)
-            elif self._by_duckdb:
-                first = self._adaptive.search_after if at_once else max(CHECK_AGAIN, 2.0 * self._work_left(self._share))
-                self._first_check, self._again, self._search_put_off = first, now + first, at_once
-            self._again = min(self._again, self._check_trial(now))
+            self._begin(self._share, now)
+
+    def _note(self, record: Record) -> None:
+        """Remember what a record says of the share, the plan and the rows of stages."""
+        match record:
+            case ShareReported(_, share, coming):
+                if self._first_share is None:
+                    self._first_share = share
+                self._coming = coming
+                self._waiting.pop(SHARE, None)  # it may have come back to what it was
+            case Switched(_, number):
+                self._plan = self._run.plans[number - 1]
+                if self._run.on_fallback:
+                    self._end_at_fallback()
+            case StageDone(_, stage, _, rows, size_of, _, estimated):
+                self._news.append((self._plan, stage, Observation(rows, size_of)))
+                self._misestimates += self._adaptive.triggers.misjudged(rows, estimated)
+
+    def _cause(self, record: Record) -> Cause | None:
+        """The reason to decide that a record is; None: it is none."""
+        triggers = self._adaptive.triggers
+        cause = triggers.cause(record, self._basis, self._without_a_slot)
+        if cause is None and isinstance(record, ShareReported):
+            return triggers.expectation(record, self._counted_on, self._horizon(record.at))
+        return cause
+
+    def _begin(self, share: Resources, now: float) -> None:
+        """The first plan runs: search for others now, after a first look at DuckDB's plan, or when there is reason."""
+        self._begun = True
+        self._chosen_at = now
+        left = self._work_left(share)
+        at_once = self._adaptive.at_once or self._is_search_cheap(left)
+        if at_once and not (self._by_duckdb and self._adaptive.search_after):
+            self._wait(_AT_START, now)
+        elif self._by_duckdb:
+            first = self._adaptive.search_after if at_once else max(CHECK_AGAIN, 2.0 * left)
+            self._first_check, self._again, self._search_put_off = first, now + first, at_once
+        self._again = min(self._again, self._check_trial(now))
 
     def _cause_of_time(self) -> Cause:
         """The reason to decide that lies in the time alone."""
@@ -431,6 +443,14 @@ class Replanner:
         self._again = min(self._again, self._check_trial(now))
         self._unsifted = True
         return self._run.switch(self._options[self._running].candidate.plan, now=now)
+
+
+def _in_whole_slots(record: Record) -> Record:
+    """The record with shares in whole slots, on which plans are compared."""
+    if not isinstance(record, ShareReported):
+        return record
+    coming = tuple((at, whole_slot(share)) for at, share in record.coming)
+    return replace(record, share=whole_slot(record.share), coming=coming)
 
 
 def recorded(answer: Answer, cause: str, before: Resources) -> Decided:
