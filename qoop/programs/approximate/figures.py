@@ -25,6 +25,8 @@ _QUANTILES: tuple[tuple[type[exp.Expression], Op, str], ...] = (
     (exp.PercentileDisc, "quantile_disc", "expression"),
     (exp.Quantile, "quantile_disc", "quantile"),
 )
+_NEITHER = "cannot be estimated, nor merged from parts"
+"""The reason for growing answers, and for views."""
 _FRACTIONS = ("DECIMAL", "DOUBLE", "FLOAT")
 
 
@@ -62,7 +64,7 @@ class Reading:
         if isinstance(node, exp.Column):
             raise Refused(f"{node.sql('duckdb')} is not grouped by")
         if isinstance(node, exp.Query | exp.AggFunc) or (isinstance(node, exp.Anonymous) and not node.expressions):
-            raise Refused(f"{node.sql('duckdb')} cannot be estimated")
+            raise Refused(f"{node.sql('duckdb')} {_NEITHER}")
         for name, child in list(node.args.items()):
             if isinstance(child, exp.Expression):
                 node.set(name, self._replaced(child, prefix))
@@ -108,7 +110,7 @@ class Reading:
             return made
         op = _OPS.get(type(call))
         if op is None or call.find(exp.Distinct) is not None or call.find(exp.Order) is not None:
-            raise Refused(f"{node.sql('duckdb')} cannot be estimated from a sample")
+            raise Refused(f"{node.sql('duckdb')} {_NEITHER}")
         if len(call.args.get("expressions") or []):
             raise Refused(f"{node.sql('duckdb')} has several arguments")
         if op == "min" or op == "max":

@@ -3,14 +3,16 @@ definition of the view, so that rows and record change at once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, get_args
 
 from qoop.catalog.signed_json import NotAsWritten, NotSealed, opened, sealed
 from qoop.catalog.table import has_files
 from qoop.catalog.value import value
-from qoop.programs.views.tree import Leaf, Tree
+from qoop.programs.views.tree import Leaf, Tree, changes
 from qoop.query.statements.materialized import RefreshMode, ViewOptions
 
 if TYPE_CHECKING:
@@ -120,3 +122,22 @@ def _read(body: Mapping[str, Any], name: str) -> tuple[Definition, Edition] | No
 
 def _leaves(leaves: Sequence[Sequence[Sequence[str]]]) -> tuple[Leaf, ...]:
     return tuple(tuple((path, identity) for path, identity in leaf) for leaf in leaves)
+
+
+def times_of_changes(states: Iterable[tuple[Base | None, Base | None]]) -> list[float]:
+    """The times of the changes between two states of each table; none: they are equal."""
+    return [at for now, before in states if now != before for at in _changes_of(now, before)]
+
+
+def _changes_of(now: Base | None, before: Base | None) -> list[float]:
+    if now is None or before is None:
+        return [time.time()]
+    return [_changed_at(path) for path in changes(before.files, now.files)[1]] or [time.time()]
+
+
+def _changed_at(path: str) -> float:
+    """The time of the last change of a file; the present for one that is not on this machine."""
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return time.time()

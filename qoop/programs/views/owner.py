@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
@@ -88,6 +88,8 @@ class Refreshed(Protocol):
 
     def changes_of(self, name: str) -> Sequence[float]: ...
 
+    def losing(self, tables: Iterable[str]) -> set[str]: ...
+
     def refresh_view(self, name: str, full: bool = False, one_in: int = 1) -> bool: ...
 
     def last(self, name: str) -> Refreshment: ...
@@ -99,13 +101,16 @@ class Refreshed(Protocol):
 
 class _Program:
     """The program of one view, and what its refreshes cost. next: the time of the next comparison, on the clock since
-    the boot: the time of day, in which the program reckons, may be set back."""
+    the boot: the time of day, in which the program reckons, may be set back. loses: files of its edition are others or
+    gone, so its refresh computes their leaf and the nodes above it again."""
 
     def __init__(self, target: Target, sampled: bool, log: MessageLog | None) -> None:
         self.target = target
         self.state = Freshness(target.lag, sampled=sampled)
         self.next = 0.0
         self.refresh: Refresh | None = None
+        self.loses = False
+        self._loss = 0.0  # seconds of a refresh after that, as a running mean
         self.cost = RefreshCost()
         self._rows_a_second = 0.0
         self._one_in = 1
@@ -149,12 +154,16 @@ class _Program:
         if since is None:
             compared = time.time() - (boot_seconds() - self._compared)
             since = max(compared, self._last + self._gap)
-        return Due(since + IN_TIME * self.target.lag, self.state.seconds, self.target.lag)
+        seconds = max(self.state.seconds, self._loss) if self.loses else self.state.seconds
+        return Due(since + IN_TIME * self.target.lag, seconds, self.target.lag)
 
     def measure(self, last: Refreshment, requested: int, seconds: float) -> None:
         """Learn from a refresh. requested: see `Refresh.one_in`."""
         now = boot_seconds()
         self.cost = self.cost.after(last.rows_read, seconds)
+        if self.loses:
+            self._loss += (seconds - self._loss) * (_NEW if self._loss else 1.0)
+            self.loses = False
         if not self.state.sampled:  # else it read rows again
             rate = last.rows_read * last.one_in / max(now - self._measured, 0.001)
             self._rows_a_second += (rate - self._rows_a_second) * (_NEW if self.cost.count > 1 else 1.0)
@@ -187,11 +196,11 @@ class _Compared:
             del self._at[name]
             self._names.discard(name)
 
-    def note(self, at: float) -> bool:
-        """Tables were compared now, from this time on, unless they had been; True: there are some."""
+    def note(self, at: float) -> set[str]:
+        """Tables were compared now, from this time on, unless they had been; returns their names."""
         new = self._names - self._at.keys()
         self._at |= dict.fromkeys(new, at)
-        return bool(new)
+        return new
 
     @property
     def oldest(self) -> float:
@@ -310,8 +319,10 @@ class Owner:
         except Exception as error:
             self._views.note_error(name, error)
             since = time.time()
-        if compared.note(begun):
+        if new := compared.note(begun):
             self._comparison += (time.monotonic() - begun - self._comparison) * _NEW
+            for one in self._views.losing(new) & self._programs.keys():
+                self._programs[one].loses = True
         found = TablesCompared(
             time.time(), since, sooner, self._comparison, time.monotonic() - compared.oldest,
             *program.learn(self._views.changes_of(name)),

@@ -29,7 +29,7 @@ _FORGET = 0.8
 
 _TOGETHER = 0.1
 
-_LATE = 0.5
+_LATE = 0.75
 """The part of its goal by which a refresh that is late anyway may be later."""
 
 _FULL = 0.95

@@ -63,6 +63,23 @@ def changes(before: Mapping[str, str], now: Mapping[str, str]) -> _Changes:
     return gone, came
 
 
+class Losses:
+    """Tells of which tables files were replaced or removed."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, Mapping[str, str]] = {}
+
+    def since_last(self, table: str, files: Mapping[str, str]) -> bool:
+        """True if files that the table had at the last call are others or gone. files: its identities by path.
+
+        >>> losses = Losses()
+        >>> [losses.since_last("t", one) for one in ({"a": "1"}, {"a": "1", "b": "1"}, {"a": "2", "b": "1"})]
+        [False, False, True]
+        """
+        before, self._files[table] = self._files.get(table, files), files
+        return before is not files and bool(changes(before, files)[0])
+
+
 @value
 class Tree:
     """leaves: in the order in which their files came; some are empty, where all files are gone."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from qoop.programs.views.incremental import NO_SUMS, Below, Incremental
 from qoop.programs.views.owner import Owner, Refreshment, Target
 from qoop.programs.views.planning import ViewSession
 from qoop.programs.views.refreshing import Refreshing
-from qoop.programs.views.tree import changes
+from qoop.programs.views.tree import Losses
 from qoop.programs.views.watching import Watching
 from qoop.query.result import Result
 from qoop.query.statements.materialized import (
@@ -105,6 +104,7 @@ class MaterializedViews:
         self._views: dict[str, _View] = {}
         self._lock = threading.Lock()
         self._watching = Watching()
+        self._losses = Losses()
         self._owner = Owner(self, session.log, session.slots, session.sharing)
         self._open_folder()
         self._owner.wake()
@@ -283,12 +283,21 @@ class MaterializedViews:
         tables.check_again(view.definition.text)
         found = {one: tables.catalog.find(one) for one in view.edition.bases}
         _ = tables.pinned({one: table for one, table in found.items() if table is not None})
-        view.changes = _changes(self._compared(view))
+        view.changes = editions.times_of_changes(self._compared(view))
         return view.since
 
     def changes_of(self, name: str) -> Sequence[float]:
         """The times of the changes that the last `behind` has found."""
         return self._views[name.lower()].changes
+
+    def losing(self, tables: Iterable[str]) -> set[str]:
+        """The views that read one of these tables of which files were replaced or removed since the last call."""
+        found = {name.lower(): self._session.tables.catalog.find(name) for name in tables}
+        lost = [
+            name for name, table in found.items()
+            if table is not None and self._losses.since_last(name, Base.of(table).files)
+        ]  # fmt: skip
+        return {view.definition.name for view in self._all() if not view.edition.bases.keys().isdisjoint(lost)}
 
     # Inside
 
@@ -379,7 +388,7 @@ class MaterializedViews:
         before, view.edition, view.definition, view.changes = view.edition, made, definition, ()
         view.note = note
         known = before.bases
-        changes = _changes(
+        changes = editions.times_of_changes(
             [(base, self._written_again(one, known[one], base) if one in known else None)
              for one, base in made.bases.items()]
         )  # fmt: skip
@@ -478,22 +487,3 @@ def _of_others(way: Incremental) -> list[str]:
     if not isinstance(way.cuts, str) and len(way.cuts) > 1:
         lines.append("Tables that have changed most often are then joined above the groups.")
     return lines
-
-
-def _changes(states: Iterable[tuple[Base | None, Base | None]]) -> list[float]:
-    """The times of the changes between two states of each table; none: they are equal."""
-    return [at for now, before in states if now != before for at in _changes_of(now, before)]
-
-
-def _changes_of(now: Base | None, before: Base | None) -> list[float]:
-    if now is None or before is None:
-        return [time.time()]
-    return [_changed_at(path) for path in changes(before.files, now.files)[1]] or [time.time()]
-
-
-def _changed_at(path: str) -> float:
-    """The time of the last change of a file; the present for one that is not on this machine."""
-    try:
-        return os.stat(path).st_mtime
-    except OSError:
-        return time.time()

@@ -99,6 +99,9 @@ def test_a_view_is_refreshed_though_the_time_of_day_is_set_back(
         def behind(self, name: str) -> None:
             compared.append(time.monotonic())
 
+        def losing(self, tables: object) -> set[str]:
+            return set()
+
         def changes_of(self, name: str) -> tuple[float, ...]:
             return ()
 

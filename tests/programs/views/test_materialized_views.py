@@ -196,6 +196,7 @@ def test_a_damaged_file_leaves_the_edition_and_is_named(session: qoop.Session, f
         ("SELECT median(v) AS m FROM sales", "quantile"),
         ("SELECT avg(DISTINCT v) AS d FROM sales", "DISTINCT"),
         ("SELECT stddev(v) AS d FROM sales", "stddev"),
+        ("SELECT mode(v) AS m FROM sales", "nor merged from parts"),
         ("SELECT sum(v) AS s, now() AS t FROM sales", "differs from run to run"),
         ("SELECT k, sum(v) AS s FROM sales GROUP BY k HAVING sum(v) > (SELECT avg(v) FROM sales)", ""),
     ],
