@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from qoop.catalog.errors import BindError, ConfigError, QoopError
 from qoop.interfaces.commands.loading import loading_little
-from qoop.interfaces.commands.words import WrongUsage, in_order, names_no_command, options_read, stray
+from qoop.interfaces.commands.words import WrongUsage, fault, in_order, names_no_command, options_read
 from qoop.query.drawing.formats import FORMATS, checked_format
 from qoop.query.drawing.terminal import Terminal, between_words
 from qoop.query.options import FLAGS, Flag
@@ -92,9 +92,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: Sequence[str], process_is_ours: bool) -> int:
-    unknown = stray(words, _COMMANDS)
-    if unknown is not None:
-        print(f"qoop: there is no file, folder or command {unknown!r}: see qoop --help", file=sys.stderr)
+    wrong = fault(words, _COMMANDS)
+    if wrong is not None:
+        print(f"qoop: {wrong}", file=sys.stderr)
         return _USAGE
     words = in_order(words, _COMMANDS)
     with options_read():

@@ -48,6 +48,14 @@ def test_a_word_that_is_nothing_is_told(capsys: pytest.CaptureFixture[str]) -> N
         assert out == "" and err == "qoop: there is no file, folder or command 'nowhere': see qoop --help\n"
 
 
+def test_an_option_that_there_is_not_is_told_in_one_line(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, near in ((["--slotss", "3"], "--slots"), (["--memry=1GB"], "--memory"), (["-o", "x.csv"], "")):
+        assert main([data, *words, "-c", "-- of one line\nSELECT 1"]) == 2
+        hint = f"; did you mean {near}?" if near else ": see qoop --help"
+        assert capsys.readouterr().err == f"qoop: there is no option {words[0].partition('=')[0]}{hint}\n"
+    assert main([data, "--slot=1", "--memory", "500MB", "-c", "-- of one line\nSELECT 1"]) == 0
+
+
 def test_a_statement_without_rows_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-c", "CREATE VIEW v AS SELECT 7 AS n; CREATE SCHEMA s; FROM v"]) == 0
     out = capsys.readouterr().out
@@ -197,7 +205,7 @@ def test_a_corrupt_file_is_a_clear_error(tmp_path: Path, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     "words",
     [
-        ["--nonsense"],
+        ["explain", "--nonsense"],
         ["-c", "SELECT 1", "--slots", "many"],
         ["explain", "-c", "", "-f", "x"],
         ["tpcds"],

@@ -19,6 +19,9 @@ _SWITCHES = (
     *(f"--{name.replace('_', '-')}" for name, flag in FLAGS.items() if flag.metavar is None),
 )
 
+_OPTIONS = ("-c", "-f", "--data", "--format", *_SWITCHES, *(f"--{name.replace('_', '-')}" for name in FLAGS))
+"""Those of a query and of ``explain``."""
+
 
 class WrongUsage(ConfigError):
     """An option of the command line that is not valid: the exit code is 2."""
@@ -65,20 +68,30 @@ def names_no_command(words: Sequence[str]) -> bool:
     return True
 
 
-def stray(words: Sequence[str], commands: Collection[str]) -> str | None:
-    """The first word that is neither an option, a value of one, a path nor a command; None: there is none.
+def fault(words: Sequence[str], commands: Collection[str]) -> str | None:
+    """The fault of the first word before a command that is no option, value of one or path; None: there is none.
 
-    >>> stray(["--slots", "2", "nowhere"], ["explain"])
-    'nowhere'
-    >>> stray(["--slots", "2", "./data", "explain", "--", "it"], ["explain"])
+    >>> print(fault(["--slots", "2", "nowhere"], ["explain"]))
+    there is no file, folder or command 'nowhere': see qoop --help
+    >>> print(fault(["./data", "--slotss", "3"], ["explain"]))
+    there is no option --slotss; did you mean --slots?
+    >>> fault(["--slot", "2", "-cFROM t", "./data", "explain", "--", "it"], ["explain"])
     """
     left = iter(words)
     for word in left:
         if word in commands:
             return None
         taken = _taken(word, left)
-        if len(taken) == 1 and not word.startswith("-"):
-            return word
+        if not word.startswith("-"):
+            if len(taken) == 1:
+                return f"there is no file, folder or command {word!r}: see qoop --help"
+            continue
+        name = word.partition("=")[0] if word.startswith("--") else word[:2]
+        if len(name) > 1 and not any(option.startswith(name) for option in _OPTIONS):
+            from difflib import get_close_matches  # few words are wrong
+
+            near = get_close_matches(name, _OPTIONS, n=1)
+            return f"there is no option {name}{f'; did you mean {near[0]}?' if near else ': see qoop --help'}"
     return None
 
 
