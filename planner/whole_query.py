@@ -34,7 +34,7 @@ _WORD = re.compile(r"\w+")
 _SORTS = frozenset(("over", "rollup", "cube", "grouping"))
 _READ = re.compile(r"(?:\bfrom\s+|\bjoin\s+|,\s*)(\w+)")
 _EQUALITY = r'[a-z_"][\w."]*\s*=\s*[a-z_"][\w."]*'
-_INEQUALITY = r"\b(?P<one>\w+)\.\w+\s*[<>]=?\s*(?!(?P=one)\b)\w+\.\w"
+_INEQUALITY = r"\b(?P<one>\w+)\.\w+\s*(?:[<>]=?|<>|!=)\s*(?!(?P=one)\b)\w+\.\w"
 _CORRELATED = r"\bnot\s+in\s*\(\s*select\b[^()]*\bwhere\b[^()]*=\s*\w+\.\w"
 _PAIRING = re.compile(rf"{_EQUALITY}[\s)]*\bor\b|\bor\b[\s(]*{_EQUALITY}|{_INEQUALITY}|{_CORRELATED}")
 
@@ -69,6 +69,8 @@ def possible_pairs(text: str, sizes: Mapping[str, TableSize]) -> float:
     >>> possible_pairs("SELECT 1 FROM t JOIN u ON t.a = u.a WHERE t.b = 1 OR t.b = 2", sizes)
     0
     >>> possible_pairs("SELECT 1 FROM t x JOIN t y ON x.a = y.b OR x.b = y.a", {"t": sizes["t"]})
+    1000000
+    >>> possible_pairs("SELECT 1 FROM t x JOIN t y ON x.a = y.a AND x.b <> y.b", {"t": sizes["t"]})
     1000000
     >>> possible_pairs("SELECT (SELECT max(u.a) FROM u WHERE u.b = t.b AND u.a <= t.a) FROM t WHERE t.a < t.b", sizes)
     500000
