@@ -35,11 +35,11 @@ def text_of(expr: Expr, name: Name) -> str:
         parts = halves(expr)
         if len(parts) > 1:
             return f"and({','.join(sorted(text_of(part, name) for part in parts))})"
+    if op in ("and", "or"):
+        return f"{op}({','.join(_flattened(expr, name))})"
     args = [text_of(arg, name) for arg in expr.args]
     if op == "equal" and not expr.template:  # a class of equal values
         return f"equal({','.join(sorted(set(args)))})"
-    if op in ("and", "or"):
-        return f"{op}({','.join(_flattened(expr, name))})"
     if is_plain(expr, _infix(op)):
         if op in _MIRRORED:
             op, args = _MIRRORED[op], args[::-1]

@@ -120,6 +120,16 @@ def steps(expr: Expr) -> int:
     return expr.steps if isinstance(expr, Call) else 0
 
 
+MOST_STEPS = 200
+"""Functions of an expression into which computed columns are written. Where a column reads the one below it several
+times, level by level, they multiply with each level."""
+
+
+def outgrows(written: Expr, expr: Expr) -> bool:
+    """True for an expression with computed columns written into it that has become too large to be of use."""
+    return steps(written) > max(MOST_STEPS, steps(expr))
+
+
 def columns_of(expr: Expr) -> frozenset[Column]:
     """Return the columns that an expression refers to."""
     if isinstance(expr, Column):

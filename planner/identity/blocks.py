@@ -26,6 +26,7 @@ from qoop.planner.algebra.expr import (
     columns_of,
     columns_of_all,
     is_volatile,
+    outgrows,
     substitute,
 )
 from qoop.planner.algebra.fold_constants import simplify
@@ -133,8 +134,7 @@ class Blocks:
                 below = self.of(node.input)
                 return self.form.restricted(below, self._parts_in(below, node.predicates))
             case Project():
-                below = self.of(node.input)
-                return replace(below, columns={column: below.expr(expr) for column, expr in node.exprs})
+                return self._project(node)
             case Join():
                 return self._join(node)
             case Aggregate():
@@ -190,15 +190,26 @@ class Blocks:
         block = self.form.leaf(digest_of("values", *rows), {column: str(i) for i, column in enumerate(node.columns)})
         return block if node.rows else replace(block, predicates=(FALSE,))
 
+    def _project(self, node: Project) -> Block:
+        """The block of computed columns; closed where they have become large, for what reads them makes them larger."""
+        below = self.of(node.input)
+        block = replace(below, columns={column: below.expr(expr) for column, expr in node.exprs})
+        if any(outgrows(block.columns[column], expr) for column, expr in node.exprs):
+            return self._closed("computed", block)
+        return block
+
     def _shared(self, node: Shared) -> Block:
         """The block of a shared subplan; one of many leaves is closed, since each of its readers would repeat them."""
         below = self.of(node.input)
         if len(below.leaves) <= MOST_REPEATED:
             return below
-        columns = {column: below.columns[column] for column in node.columns}
-        written = self.form.write(below, columns.values())
-        block = self.form.leaf(digest_of("shared", written.core), written.texts(columns))
-        return _emptied(block) if below.empty else block
+        return self._closed("shared", replace(below, columns={one: below.columns[one] for one in node.columns}))
+
+    def _closed(self, kind: str, block: Block) -> Block:
+        """The block as one leaf."""
+        written = self.form.write(block, block.columns.values())
+        leaf = self.form.leaf(digest_of(kind, written.core), written.texts(block.columns))
+        return _emptied(leaf) if block.empty else leaf
 
     # ---- joins
 

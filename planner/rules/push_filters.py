@@ -22,6 +22,7 @@ from qoop.planner.algebra.expr import (
     disjunction,
     disjuncts,
     is_volatile,
+    outgrows,
     substitute,
 )
 from qoop.planner.algebra.float_order import with_digits
@@ -118,15 +119,16 @@ class _Pusher:
         above: list[Expr] = []
         for predicate in predicates:
             moved = substitute(predicate, mapping)
-            total = may_enter_joins(moved)
-            (below if total else above).append(moved if total else predicate)
+            enters = not outgrows(moved, predicate) and may_enter_joins(moved)
+            (below if enters else above).append(moved if enters else predicate)
         pushed = self.push(node.input, simplify_all(tuple(below)) if below else ())
         return filtered(with_inputs(node, (pushed,)), above)
 
     def _at_reader(self, node: Project, shared: Shared, predicates: Predicates) -> Relation:
         """A shared subplan cannot take one reader's filter; remember it for the OR of all readers'."""
         mapping = dict(node.exprs)
-        own = tuple(moved for p in predicates if is_total(moved := substitute(p, mapping)))
+        moved = [(p, substitute(p, mapping)) for p in predicates]
+        own = tuple(one for p, one in moved if not outgrows(one, p) and is_total(one))
         self.readers.setdefault(shared.name, []).append(own)
         return filtered(node, predicates)
 

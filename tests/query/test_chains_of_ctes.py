@@ -22,6 +22,8 @@ READ_TWICE = {
     "IN": "SELECT * FROM {0} WHERE a IN (SELECT a FROM {0})",
     "EXISTS": "SELECT * FROM {0} x WHERE EXISTS (FROM {0} y WHERE y.a = x.a AND y.n > x.n - 1)",
     "unions": "SELECT * FROM {0} UNION ALL SELECT * FROM {0}",
+    "computed columns": "SELECT a, CASE WHEN n > 3 THEN n - 1 ELSE n * 2 END AS n FROM {0}",
+    "filters": "SELECT a, CASE WHEN n > 3 THEN n - 1 ELSE n * 2 END AS n FROM {0} WHERE n BETWEEN 1 AND 1000",
     "scalar queries": "SELECT a, n + (SELECT max(n) FROM {0}) AS n FROM {0}",
 }
 
