@@ -18,6 +18,7 @@ from qoop.planner.algebra.interning import Interner
 from qoop.planner.algebra.relation import Exchange, Relation, Scan, walk
 from qoop.planner.arrange.arrange import Arranger
 from qoop.planner.collector import collector_waits
+from qoop.planner.ending import go_on
 from qoop.planner.estimate import tree_cost
 from qoop.planner.estimate.calls import call_seconds
 from qoop.planner.estimate.cardinality import Cardinality
@@ -110,11 +111,13 @@ class Planning:
 
     def arranged(self, choices: Logical) -> Relation:
         """The relation as these choices arrange it; where two lead to the same, the same object."""
+        go_on()
         return self._arranger.of(self.relation, choices)
 
     def placed(self, variant: Variant, available: Resources) -> Relation:
         """The variant's relation with its exchanges."""
         relation = self.arranged(variant.logical)
+        go_on()
         placed = place_exchanges(
             relation, self.cardinality, available, self.cost, self.splits, variant.limits, self._known
         )
@@ -124,6 +127,7 @@ class Planning:
         """The plan of a relation with its exchanges; the same plan for the same object."""
         found = self._plans.get(id(placed))
         if found is None:
+            go_on()
             plan = self._cutter.cut(placed, self.bound.columns, self.bound.settings)
             found = self._plans[id(placed)] = (placed, plan)
         return found[1]
@@ -133,6 +137,7 @@ class Planning:
 
         explained: DuckDB's EXPLAIN (FORMAT JSON) of the query, for its order of joins; None: it has the cheapest one.
         """
+        go_on()
         if explained is None:
             ordered = self._arranger.ordered(relation)
         else:

@@ -26,6 +26,7 @@ from collections.abc import Callable, Sequence
 from qoop.catalog.errors import PlanError
 from qoop.planner.algebra.fold_constants import fold_constants
 from qoop.planner.algebra.relation import Relation
+from qoop.planner.ending import go_on
 from qoop.planner.rules.drop_distinct import drop_distinct
 from qoop.planner.rules.drop_empty import drop_empty
 from qoop.planner.rules.drop_sorts import drop_sorts
@@ -66,6 +67,7 @@ def apply_rules(relation: Relation, rules: Sequence[Rule] | None = None) -> Rela
     """
     result = relation
     for rule in RULES if rules is None else rules:
+        go_on()
         result = rule(result)
         if result.columns != relation.columns:
             raise PlanError(f"{rule.__name__} changed the columns {relation.columns} to {result.columns}")

@@ -20,6 +20,7 @@ from qoop.adaptive.replanning.answers import search_seconds
 from qoop.adaptive.replanning.greedy import BOTH_ERR, LONG_SECONDS, Greedy
 from qoop.adaptive.replanning.policies import policy_named
 from qoop.catalog.errors import BindError, CatalogError
+from qoop.planner.ending import never, until
 from qoop.planner.estimate.cost import CostModel
 from qoop.planner.estimate.observed import Observations
 from qoop.planner.plan import Resources
@@ -333,7 +334,8 @@ class PlanSearch:
 
             found = keep(pool(prepare().planning(observed), grid))
         else:
-            found = self._alternatives(text, grid, True, prepare)
+            with until(never):  # later runs of the query have a use for them, too
+                found = self._alternatives(text, grid, True, prepare)
         kept = [one for one in found.kept if about(one.plan, tables, planned.settings)]
         if self._in_stages_only(text):
             return self._earlier.losses.among(kept, self.usable)

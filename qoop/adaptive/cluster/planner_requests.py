@@ -18,6 +18,7 @@ from qoop.adaptive.replanning.answers import Answer, Useful, Work
 from qoop.catalog.errors import ExecutionError, QoopError
 from qoop.engine.history import Decided
 from qoop.engine.task import JobId
+from qoop.planner.ending import go_on, until
 
 if TYPE_CHECKING:
     from qoop.adaptive.cluster.active_job import ActiveJob
@@ -44,6 +45,7 @@ class PlannerRequests:
         self.planner = planner
         self._recorder = recorder
         self._post = post
+        self._over: dict[JobId, threading.Event] = {}  # by job that has asked
         self._due: dict[JobId, float] = {}  # when jobs must be decided about at the latest
 
     def tick(self, now: float) -> None:
@@ -67,7 +69,14 @@ class PlannerRequests:
 
     def _request(self, job: JobId, work: Work) -> None:
         self._recorder.note(PlannerRequested(job))
-        self.planner.ask(work, lambda outcome: self._post(answered(job, outcome)))
+        over = self._over.setdefault(job, threading.Event())
+
+        def wanted() -> Answer | Useful:
+            with until(over.is_set):
+                go_on()
+                return work()
+
+        self.planner.ask(wanted, lambda outcome: self._post(answered(job, outcome)))
 
     def take(self, message: PlannerReplied, now: float) -> None:
         """Do what an answer says."""
@@ -101,15 +110,18 @@ class PlannerRequests:
         return len(found)
 
     def forget(self, job: JobId) -> None:
-        """The job has ended."""
+        """The job has ended: what the planner does for it is of no use."""
         self._due.pop(job, None)
+        over = self._over.pop(job, None)
+        if over is not None:
+            over.set()
 
     def moments(self) -> Iterable[float]:
         """Seconds of the clock at which jobs want to be thought about at the latest."""
         return self._due.values()
 
     def wait(self) -> None:
-        """Block until all that was asked so far is answered, also what no job waits for any more."""
+        """Block until all that was asked so far is answered, or is over."""
         over = threading.Event()
         self.planner.ask(lambda: None, lambda _: over.set())
         over.wait()
