@@ -114,6 +114,10 @@ class Planning:
         go_on()
         return self._arranger.of(self.relation, choices)
 
+    def may_inline(self) -> bool:
+        """See `Arranger.may_inline`."""
+        return bool(self.cost.calls) or self._arranger.may_inline(self.relation)
+
     def placed(self, variant: Variant, available: Resources) -> Relation:
         """The variant's relation with its exchanges."""
         relation = self.arranged(variant.logical)

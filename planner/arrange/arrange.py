@@ -41,6 +41,14 @@ from qoop.planner.rules.semi_joins import semi_joins
 from qoop.planner.variants import Aim, Logical
 
 _USUAL = Logical()
+MOST_REPEATED = 1.4
+"""The seconds of a query with its shared subplans written out, over those with each run once, up to which to write them
+out may pay. Of the 20 queries of TPC-DS at scale 10 that have such, both that gain by it are among the five below this
+or below `LITTLE_LEFT`; the others would take 1.2 to 3 times as long."""
+LITTLE_LEFT = 0.6
+"""The part of the seconds of its ordered joins that the usual plan takes, below which that tells nothing: what saves
+the rest, as keys that are transferred between joins, may save more in each copy."""
+
 _EARLY_OR_LATE: tuple[OneOf["early", "late"], ...] = ("early", "late")
 
 
@@ -89,6 +97,15 @@ class Arranger:
         if choices.transfer_gain < inf:
             relation = self._once(relation, self._transferred, choices.transfer_gain)
         return relation
+
+    def may_inline(self, relation: Relation) -> bool:
+        """False if the query should take much longer with its shared subplans written out for every reader: before
+        these are arranged, which takes as long as all else."""
+        ordered = self.ordered(self._once(relation, self._reduced))
+        once = seconds_once(self.cost, ordered, self.cardinality)
+        if seconds_once(self.cost, self.of(relation, _USUAL), self.cardinality) < LITTLE_LEFT * once:
+            return True
+        return seconds_once(self.cost, _inlined(ordered), self.cardinality) <= MOST_REPEATED * once
 
     def ordered(self, relation: Relation, choices: Logical = _USUAL) -> Relation:
         """The relation with its joins ordered by these choices, and otherwise as it is."""

@@ -108,7 +108,9 @@ def quick_plans(prepared: Prepared, plan: Plan, share: Resources, grid: Grid, co
     from qoop.planner.variants import LONE
 
     usual = Candidate(plan, "usual", grid.machine, cost, available=share)
-    lone = pool(prepared.planning(), replace(grid, availability=(share,)), LONE).candidates
+    planning = prepared.planning()
+    variants = [one for one in LONE if not one.logical.inline or planning.may_inline()]
+    lone = pool(planning, replace(grid, availability=(share,)), variants).candidates
     return QuickPlans(prepared.bound, prepared.tables, (usual, *_finer(prepared, usual, share, grid), *lone), prepared)
 
 

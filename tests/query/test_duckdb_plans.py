@@ -701,3 +701,13 @@ def test_a_trial_of_stages_that_are_slow_ends_and_is_not_made_again(
     assert again.result().fetchall() == duckdb_answer(tmp_path) and plans(again) == [True]
     staged = known(session).staged_seconds
     assert staged is not None and staged > 1.0
+
+
+@pytest.mark.parametrize(("conditions", "may"), [(("", ""), False), ((" WHERE b < 5", " WHERE b >= 5"), True)])
+def test_subplans_are_written_out_in_a_quick_search_only_where_that_may_pay(
+    session: qoop.Session, conditions: tuple[str, str], may: bool
+) -> None:
+    one, two = (f"(SELECT a, n FROM g{condition})" for condition in conditions)
+    text = f"""WITH g AS (SELECT a, b, count(*) AS n FROM t GROUP BY a, b)
+    SELECT count(*) FROM {one} x JOIN {two} y ON x.a = y.a"""
+    assert session.planning.prepare(text).planning().may_inline() == may
