@@ -25,5 +25,6 @@
     lock.py        the rights of SQL in a locked session
     light.py       the texts that cannot take much memory or time
     options.py     DuckDB's options that change results
+    ending.py      ends a search whose plans are of no use any more
     collector.py   pauses garbage collection while a query is planned
 """

@@ -13,7 +13,7 @@ from qoop.catalog.errors import PlanError
 
 
 def never() -> bool:
-    """The search is of use to others than those who asked for it."""
+    """The search is of use beyond its job."""
     return False
 
 

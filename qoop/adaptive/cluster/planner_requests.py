@@ -71,12 +71,12 @@ class PlannerRequests:
         self._recorder.note(PlannerRequested(job))
         over = self._over.setdefault(job, threading.Event())
 
-        def wanted() -> Answer | Useful:
+        def while_running() -> Answer | Useful:
             with until(over.is_set):
                 go_on()
                 return work()
 
-        self.planner.ask(wanted, lambda outcome: self._post(answered(job, outcome)))
+        self.planner.ask(while_running, lambda outcome: self._post(answered(job, outcome)))
 
     def take(self, message: PlannerReplied, now: float) -> None:
         """Do what an answer says."""
