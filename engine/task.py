@@ -161,7 +161,7 @@ class Slice:
         return CheckpointKey(task.signature, _hex(f"{task.layout}|{task.part} in {self.of}"), self.number)
 
     def begun(self, task: CheckpointKey) -> CheckpointKey:
-        """The key of an empty output that says that a process has begun slices of this size."""
+        """The key of an empty output that says that slices of this size take long: a process has begun one."""
         return self.key(changed(task, layout=f"{task.layout} begun"))
 
     def split(self, split: Split) -> Split:
@@ -190,11 +190,12 @@ class Slicing:
     """The cut of a task into slices that are computed, and saved, one after the other.
 
     most: their number, a power of two, unless there are finer ones. layouts: of the outputs that it reads by partition,
-        by the names of its inputs.
+        by the names of its inputs. seconds: that a slice may take; one that takes longer, and is lost, is cut finer.
     """
 
     most: int
     layouts: Mapping[str, Layout] = field(default_factory=dict)
+    seconds: float = 0.0
 
 
 _RUNS = 64

@@ -150,6 +150,7 @@ class AttemptRunner:
         self._folder = folder
         self._work_watch = WorkWatch(report)
         self._is_long: Callable[[JobId], bool] = lambda job: False
+        self._has_made = False  # an output
         self._least_seconds = math.inf  # estimated, of the tasks with trusted texts that run in child processes
 
     @cached_property
@@ -249,7 +250,7 @@ class AttemptRunner:
             else:
                 from qoop.engine.backends.sliced import SlicedTask  # few processes live as short as their tasks
 
-                task, once = SlicedTask(spec, self._store, attempt.check), cache(read)
+                task, once = SlicedTask(spec, self._store, attempt.check, not self._has_made), cache(read)
                 made = task.made(lambda one: kernel.run(one, once, attempt.check, begin, report))
         committed = Committed(
             spec.key,
@@ -269,6 +270,7 @@ class AttemptRunner:
             committed = self._store.put(
                 committed, job, made.tables, durable, attempt.check, origin, made.mapped, made.slices
             )
+            self._has_made = True
             del made  # if it was spilled, this frees it
             self._memory_releaser.release(CROWDED)
         rest = time.perf_counter() - began - reading.seconds - writing.seconds

@@ -7,13 +7,16 @@ The slices of one task may have been made by processes that cut it more or less 
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from qoop.catalog.errors import QoopError
 from qoop.engine.events import Committed
 from qoop.engine.storage.growing import Made
 from qoop.engine.task import MOST_SLICES, CheckpointKey, Slice, TaskSpec
@@ -23,11 +26,14 @@ if TYPE_CHECKING:
 
 
 class SlicedTask:
-    """A task with `slicing`. store: has the slices. between: called between slices; may raise to give up."""
+    """A task with `slicing`. store: has the slices. between: called between slices; may raise to give up. first: the
+    process has made no output yet, so one that is killed before it makes any gets no further with slices of this size.
+    """
 
-    def __init__(self, spec: TaskSpec, store: Store, between: Callable[[], None]) -> None:
+    def __init__(self, spec: TaskSpec, store: Store, between: Callable[[], None], first: bool = False) -> None:
         assert spec.slicing is not None
         self._spec, self._store, self._between = spec, store, between
+        self._patience = 0.0 if first else spec.slicing.seconds
         self._most = spec.slicing.most
         self._job = spec.attempt.task.job
 
@@ -36,15 +42,15 @@ class SlicedTask:
         a slice. Raises DiskFull, and what `compute` and `between` raise."""
         saved = self._saved()
         slices = list(_cover(Slice(), saved, self._most))
-        self._begin(slices[-1])
         if self._most == 1:
-            return compute(self._spec)
+            with self._noted():
+                return compute(self._spec)
         outputs = [saved[one] if one in saved else self._computed(one, compute) for one in slices]
         return Made((), slices=outputs, earlier_seconds=sum(saved[one].seconds for one in slices if one in saved))
 
     def _saved(self) -> Mapping[Slice, Committed]:
-        """The slices that are saved. What is left is cut as finely at least, and finer than a size of which a process
-        has begun slices and saved none: it was killed, or they take longer than it had."""
+        """The slices that are saved. What is left is cut as finely at least, and finer than a size that took long and
+        of which none was saved: the process was killed, or they take longer than it had."""
         sizes, level = list[Slice](), [Slice()]
         keys = dict[CheckpointKey, Slice]()
         while level[0].of < MOST_SLICES:
@@ -60,16 +66,39 @@ class SlicedTask:
         self._most = max(self._most, finest, 2 * lost if lost > finest else 1)
         return saved
 
-    def _begin(self, one: Slice) -> None:
-        """Say that slices of this size are begun."""
-        if one.of < MOST_SLICES:
-            key = Slice(of=one.of).begun(self._spec.key)
-            self._put(Committed(key, (0,), (0,), 0.0, width=one.of, maker=self._job), (pa.table({}),))
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        """Note that slices of the present size take long, once one has. Each process that is killed loses tasks: those
+        that had just begun need not be cut."""
+        failed = list[QoopError]()
+
+        def note() -> None:
+            try:
+                self._note_length()
+            except QoopError as error:
+                failed.append(error)
+
+        timer = threading.Timer(self._patience, note)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+        for error in failed:
+            raise error
+
+    def _note_length(self) -> None:
+        if self._most < MOST_SLICES:
+            key = Slice(of=self._most).begun(self._spec.key)
+            empty = Committed(key, (0,), (0,), 0.0, width=self._most, maker=self._job)
+            self._store.put(empty, self._job, (pa.table({}),), True)
             self._store.release(self._job, [key])
 
     def _computed(self, one: Slice, compute: Callable[[TaskSpec], Made]) -> Committed:
         began = time.perf_counter()
-        made = compute(replace(self._spec, slice=one))
+        with self._noted():
+            made = compute(replace(self._spec, slice=one))
         rows, sizes = zip(*((table.num_rows, table.nbytes) for table in made.tables), strict=True)
         seconds, key = time.perf_counter() - began, one.key(self._spec.key)
         return self._put(Committed(key, rows, sizes, seconds, width=one.of, maker=self._job), made.tables, made.mapped)

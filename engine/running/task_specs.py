@@ -76,7 +76,7 @@ class TaskSpecs:
         if seconds == inf or not (most := slices_of(stage, stage.estimate.task_seconds, seconds)):
             return None
         divided = [item for item in stage.stage_inputs if item.mode == "partition"]
-        return Slicing(most, {item.name: plan.by_id[item.stage].layout for item in divided})
+        return Slicing(most, {item.name: plan.by_id[item.stage].layout for item in divided}, seconds)
 
     def _saves(self, stage: StageId, plan: Plan, share: Resources | None) -> bool:
         """True if the outputs of a stage of this plan are to survive the process."""

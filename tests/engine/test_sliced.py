@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import count
@@ -16,6 +17,7 @@ from waits import PATIENCE
 from qoop.catalog.catalog import Catalog
 from qoop.catalog.table import Table
 from qoop.engine.backends.local import LocalBackend
+from qoop.engine.backends.sliced import SlicedTask
 from qoop.engine.events import Event, TaskFailed, TaskSucceeded
 from qoop.engine.kernel import Kernel
 from qoop.engine.storage.manifest import checkpoint_name
@@ -63,21 +65,29 @@ class Killed(Exception):
 
 
 class Place:
-    """Backends, one after the other, with one folder of durable outputs. computed: the slices that kernels ran."""
+    """Backends, one after the other, with one folder of durable outputs. computed: the slices that kernels ran.
+    seconds: that a slice may take. waits: what is lost has been noted as too long before."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.computed, self.left = folder, list[Slice | None](), 100
         self.backend: LocalBackend | None = None
-        usual = Kernel.run
+        self.seconds, self.waits, self.noted = 0.0, True, threading.Event()
+        usual, note = Kernel.run, SlicedTask._note_length
+
+        def noting(task: SlicedTask) -> None:
+            note(task)
+            self.noted.set()
 
         def counted(kernel: Kernel, spec: TaskSpec, *rest: object) -> object:
             if not self.left:
+                assert not self.waits or self.noted.wait(PATIENCE)
                 raise Killed
             self.left -= 1
             self.computed.append(spec.slice)
             return usual(kernel, spec, *rest)  # type: ignore[arg-type]
 
         monkeypatch.setattr(Kernel, "run", counted)
+        monkeypatch.setattr(SlicedTask, "_note_length", noting)
 
     def new(self) -> LocalBackend:
         self.close()
@@ -99,18 +109,19 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     place.close()
 
 
-def readers(backend: LocalBackend, most: int) -> list[TaskSpec]:
+def readers(backend: LocalBackend, most: int, seconds: float = 0.0) -> list[TaskSpec]:
     made = a_spec(MAKE, 0, None)
     [event] = run(backend, made)
     assert isinstance(event, TaskSucceeded)
-    slicing = Slicing(most, {"x": MAKE.layout})
+    slicing = Slicing(most, {"x": MAKE.layout}, seconds)
     return [a_spec(GROUP, part, slicing, ResolvedInput("x", (made.key,), part)) for part in range(3)]
 
 
 def interrupted(place: Place, most: int, left: int) -> None:
     """Run the first reader in a process that ends after this number of its slices."""
-    first, *_ = readers(place.new(), most)
+    first, *_ = readers(place.new(), most, place.seconds)
     place.left = left
+    place.noted.clear()
     assert place.backend is not None
     [failed] = run(place.backend, first)
     place.left = 100
@@ -151,14 +162,20 @@ def test_a_slice_that_cannot_be_read_is_computed_again(place: Place) -> None:
     assert isinstance(event, TaskSucceeded) and [one for one in place.computed if one] == [Slice(0, 2), Slice(1, 2)]
 
 
-def test_the_slices_of_a_table_are_pieces_of_it(place: Place, tmp_path: Path) -> None:
-    path = tmp_path / "rows.parquet"
+def numbers(folder: Path) -> Table:
+    path = folder / "rows.parquet"
     duckdb.sql("SELECT range AS n FROM range(20000)").write_parquet(str(path), row_group_size=2048)
-    table = Catalog().register("rows", str(path))
-    stage = Stage(
-        "scan", "SELECT n FROM rows", (TableInput("rows", "rows", table.version, ("n",), True),), N, 2, "scan"
-    )
-    spec = a_spec(stage, 1, Slicing(4), tables={"rows": table})
+    return Catalog().register("rows", str(path))
+
+
+def scan(table: Table) -> Stage:
+    """In two tasks."""
+    return Stage("scan", "SELECT n FROM rows", (TableInput("rows", "rows", table.version, ("n",), True),), N, 2, "scan")
+
+
+def test_the_slices_of_a_table_are_pieces_of_it(place: Place, tmp_path: Path) -> None:
+    table = numbers(tmp_path)
+    spec = a_spec(scan(table), 1, Slicing(4), tables={"rows": table})
     backend = place.new()
     [event] = run(backend, spec)
     assert isinstance(event, TaskSucceeded) and len(place.computed) == 4
@@ -176,6 +193,28 @@ def test_a_task_that_was_lost_without_a_slice_is_cut_finer(place: Place) -> None
     first, *_ = readers(backend, 1)
     [event] = run(backend, first)
     assert isinstance(event, TaskSucceeded) and place.computed[1:] == [Slice(2, 4), Slice(1, 4), Slice(3, 4)]
+
+
+def test_a_task_that_had_just_begun_is_not_cut_finer(place: Place) -> None:
+    """A process that is killed loses all that it is at, however short."""
+    place.seconds, place.waits = 2 * PATIENCE, False
+    interrupted(place, 1, 0)
+    interrupted(place, 1, 0)
+    backend = place.new()
+    [event] = run(backend, readers(backend, 1, place.seconds)[0])
+    assert isinstance(event, TaskSucceeded) and place.computed[1:] == [None] and not place.noted.is_set()
+
+
+def test_the_first_task_of_a_process_is_cut_finer_once_it_was_lost(place: Place, tmp_path: Path) -> None:
+    """Else processes that live for less than `seconds` would get no further."""
+    table = numbers(tmp_path)
+    spec = a_spec(scan(table), 0, Slicing(1, seconds=2 * PATIENCE), tables={"rows": table})
+    place.left = 0
+    [failed] = run(place.new(), spec)
+    place.left = 100
+    [event] = run(place.new(), spec)
+    assert isinstance(failed, TaskFailed) and isinstance(event, TaskSucceeded)
+    assert place.computed == [Slice(0, 2), Slice(1, 2)]
 
 
 def test_a_task_in_slices_is_not_written_again_and_the_next_process_finds_it(place: Place) -> None:
