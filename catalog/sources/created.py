@@ -326,13 +326,13 @@ def sweep(folder: Path) -> None:
         kept = [
             number
             for (number, name), (_, later) in pairwise(versions)
-            if not ((dropped or (folder / later).stat().st_mtime < since) and _removed(folder / name))
+            if not ((dropped or os.stat(os.path.join(folder, later)).st_mtime < since) and _removed(folder / name))
         ]
         if dropped and kept:
             return
         used = set() if dropped else _used(manifest_of(folder), kept)
         for name in os.listdir(folder):
-            if (_PIECE.fullmatch(name) and name not in used) or name == _DRAFT or _is_left(folder / name, dropped):
+            if (_PIECE.fullmatch(name) and name not in used) or name == _DRAFT or _is_left(folder, name, dropped):
                 (folder / name).unlink(missing_ok=True)
         if dropped:
             for _, name in versions[-1:]:
@@ -340,9 +340,9 @@ def sweep(folder: Path) -> None:
             folder.rmdir()
 
 
-def _is_left(file: Path, dropped: bool) -> bool:
+def _is_left(folder: Path, name: str, dropped: bool) -> bool:
     """True for the draft of a piece that no process will finish, or whose table was dropped."""
-    return file.name.startswith(_PACKED) and (dropped or time.time() - file.stat().st_mtime > _FORGOTTEN)
+    return name.startswith(_PACKED) and (dropped or time.time() - (folder / name).stat().st_mtime > _FORGOTTEN)
 
 
 def _used(manifest: Manifest, earlier: Sequence[int]) -> set[str]:

@@ -162,7 +162,7 @@ def manifests(folder: str | os.PathLike[str]) -> list[tuple[int, str]]:
 
 
 def _manifests(names: Iterable[str]) -> list[tuple[int, str]]:
-    marked = [name for name in names if name.startswith("_")]
+    marked = [name for name in names if name.startswith("_") and not name.endswith(".parquet")]  # nor pieces
     return sorted((int(match[1]), name) for name in marked if (match := _MANIFEST.fullmatch(name)))
 
 

@@ -225,7 +225,6 @@ class _Change:
         before = _Before.of(connection, name, target.columns, pieces)
         text = statement.text if rows is None else f"{statement.head} FROM {input_}"
         counted = connection.execute(text).fetchone()
-        _check_kept(connection, target.name[-1])
         found = before.change(connection, name, 0 if counted is None else int(counted[0]), self)
         connection.execute("RESET search_path")
         return found
