@@ -85,6 +85,7 @@ class SlicedTask:
             yield
         finally:
             timer.cancel()
+            timer.join()  # a note that has begun ends before the task does
         for error in failed:
             raise error
 
