@@ -63,7 +63,7 @@ SHORT_AGAIN = 0.1
 SEARCH_AFTER = 0.3
 """Seconds of the run of a query over small tables that may try all pairs of their rows, after which other plans are
 searched for. Most such queries end before: of those of TPC-DS at scale 1, some took 1.8 times as long next to a search,
-which found a better plan for none. At scale 10 query 94 has ended by itself, and query 95 goes over to stages."""
+which found a better plan for none. At scale 10 query 94 has ended by itself, and query 95 changes to stages."""
 
 SEARCHES_FROM = 30.0
 """Seconds that a process must be expected to last for its queries to change plan: a search takes up to a second."""

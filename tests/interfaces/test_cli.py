@@ -48,7 +48,7 @@ def test_a_word_that_is_nothing_is_told(capsys: pytest.CaptureFixture[str]) -> N
         assert out == "" and err == "qoop: there is no file, folder or command 'nowhere': see qoop --help\n"
 
 
-def test_an_option_that_there_is_not_is_told_in_one_line(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_option_that_does_not_exist_is_named_in_one_line(data: str, capsys: pytest.CaptureFixture[str]) -> None:
     for words, near in ((["--slotss", "3"], "--slots"), (["--memry=1GB"], "--memory"), (["-o", "x.csv"], "")):
         assert main([data, *words, "-c", "-- of one line\nSELECT 1"]) == 2
         hint = f"; did you mean {near}?" if near else ": see qoop --help"

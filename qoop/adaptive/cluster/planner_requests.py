@@ -45,7 +45,7 @@ class PlannerRequests:
         self.planner = planner
         self._recorder = recorder
         self._post = post
-        self._over: dict[JobId, threading.Event] = {}  # by job that has asked
+        self._over: dict[JobId, threading.Event] = {}  # by job with a request
         self._due: dict[JobId, float] = {}  # when jobs must be decided about at the latest
 
     def tick(self, now: float) -> None:
@@ -117,11 +117,11 @@ class PlannerRequests:
             over.set()
 
     def moments(self) -> Iterable[float]:
-        """Seconds of the clock at which jobs want to be thought about at the latest."""
+        """Seconds of the clock by which jobs are to be decided about."""
         return self._due.values()
 
     def wait(self) -> None:
-        """Block until all that was asked so far is answered, or is over."""
+        """Block until all requests so far are answered, or over."""
         over = threading.Event()
         self.planner.ask(lambda: None, lambda _: over.set())
         over.wait()

@@ -64,7 +64,7 @@ def changes(before: Mapping[str, str], now: Mapping[str, str]) -> _Changes:
 
 
 class Losses:
-    """Tells of which tables files were replaced or removed."""
+    """The files of tables at the last comparison, to find those that were replaced or removed since."""
 
     def __init__(self) -> None:
         self._files: dict[str, Mapping[str, str]] = {}

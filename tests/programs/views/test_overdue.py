@@ -21,18 +21,18 @@ class World:
     """Views whose refreshes take some hundredths of a second, over tables that change twice within the least goal.
 
     load: the part of the thread's time that refreshes at 0.8 of all goals take. losses: of the changes, one in this
-    number replaces files of every third view, whose refreshes then take four times as long; 0: none. told: the owner is
-    told of those. lags: of refreshes, over their goals.
+    number replaces files of every third view, whose refreshes then take four times as long; 0: none. reported:
+    those are reported to the owner. lags: of refreshes, over their goals.
     """
 
-    def __init__(self, views: int, load: float, losses: int = 0, told: bool = True) -> None:
+    def __init__(self, views: int, load: float, losses: int = 0, reported: bool = True) -> None:
         self.draw = Random(1)
         self.seconds = {f"v{place:02}": self.draw.uniform(0.01, 0.02) for place in range(views)}
         unit = sum(each / (0.8 * GOALS[place % 4]) for place, each in enumerate(self.seconds.values())) / load
         self.goals = {name: unit * GOALS[place % 4] for place, name in enumerate(self.seconds)}
         self.now = 1000.0
         self.changes = [1000.0 + place * unit / 2 for place in range(1000)]
-        self.losses, self.told, self.losers = losses, told, set(list(self.seconds)[::3])
+        self.losses, self.reported, self.losers = losses, reported, set(list(self.seconds)[::3])
         self.compared: set[str] = set()
         self.looked = 0
         self.taken = dict.fromkeys(self.seconds, 1000.0)
@@ -65,7 +65,7 @@ class World:
 
     def losing(self, tables: Iterable[str]) -> set[str]:
         before, self.looked = self.looked, bisect_right(self.changes, self.now)
-        return self.losers if self.told and self.lost(before, self.looked) else set()
+        return self.losers if self.reported and self.lost(before, self.looked) else set()
 
     def refresh_view(self, name: str, full: bool = False, one_in: int = 1) -> bool:
         oldest = self.behind(name)
@@ -129,8 +129,6 @@ def test_of_too_many_refreshes_all_are_a_little_late(monkeypatch: pytest.MonkeyP
 
 
 def test_refreshes_after_replaced_files_begin_so_early_that_fewer_are_overdue(monkeypatch: pytest.MonkeyPatch) -> None:
-    told, untold = (
-        sum(lag > 1 for lag in world.lags) / len(world.lags)
-        for world in (played(monkeypatch, World(24, 0.8, 30, told)) for told in (True, False))
-    )
-    assert told < 0.85 * untold, (told, untold)
+    worlds = (played(monkeypatch, World(24, 0.8, 30, reported)) for reported in (True, False))
+    known, unknown = (sum(lag > 1 for lag in world.lags) / len(world.lags) for world in worlds)
+    assert known < 0.85 * unknown, (known, unknown)
