@@ -55,6 +55,8 @@ def test_outputs_with_wider_decimals_of_an_earlier_version_are_read_with_others(
     assert joined([narrow, wide, narrow]).equals(pa.concat_tables([wide] * 3))
     with pytest.raises(pa.ArrowException):
         joined([narrow, ROWS.cast(pa.schema({"a": pa.string()}))])
+    with pytest.raises(pa.ArrowInvalid):
+        joined([narrow, narrow.rename_columns(["b"])])
 
 
 @pytest.mark.parametrize("kind", ["spilled", "durable"])

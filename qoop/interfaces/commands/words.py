@@ -14,12 +14,13 @@ from qoop.catalog.errors import ConfigError
 from qoop.query.options import FLAGS
 
 _WITH_DATA = "explain"
+_FLAGS = {f"--{name.replace('_', '-')}": flag for name, flag in FLAGS.items()}
 _SWITCHES = (
     *("-h", "--help", "--version", "--page", "--alternatives", "--analyze", "--history"),
-    *(f"--{name.replace('_', '-')}" for name, flag in FLAGS.items() if flag.metavar is None),
+    *(name for name, flag in _FLAGS.items() if flag.metavar is None),
 )
 
-_OPTIONS = ("-c", "-f", "--data", "--format", *_SWITCHES, *(f"--{name.replace('_', '-')}" for name in FLAGS))
+_OPTIONS = ("-c", "-f", "--data", "--format", *_SWITCHES, *_FLAGS)
 """Those of a query and of ``explain``."""
 
 

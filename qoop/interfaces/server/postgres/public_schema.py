@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from qoop.catalog.by_text import LONG
 from qoop.catalog.lexer import Lexeme, lexed
-from qoop.interfaces.server.postgres.catalog.operands import follow, is_item
+from qoop.interfaces.server.postgres.catalog.operands import follow, is_item, rewritten
 
 if TYPE_CHECKING:
     from qoop.session.session import Session
@@ -25,11 +25,11 @@ def without_public(text: str, session: Session, database: str = "") -> str:
     words = lexed(text).words
     done = text
     for place, word in enumerate(words):
-        if (word.name or "").lower() != "public" or not _is_dot(words, place + 1):
+        if (word.name or "").lower() != "public" or not follow(words, place + 1, "."):
             continue
         start = word.start
-        if _is_dot(words, place - 1):
-            if place < 2 or words[place - 2].name != database or _is_dot(words, place - 3):
+        if follow(words, place - 1, "."):
+            if place < 2 or words[place - 2].name != database or follow(words, place - 3, "."):
                 continue
             start = words[place - 2].start
         end = words[place + 1].start
@@ -44,13 +44,13 @@ def without_ctid(text: str, session: Session) -> str:
     if any(name.lower() == "ctid" for table in session.tables().values() for name, _ in table.columns):
         return text
     words = lexed(text).words
-    done, at = "", 0
-    for place, word in enumerate(words):
+
+    def change(place: int) -> tuple[str, int] | None:
         end = place + 3 if follow(words, place + 1, ".") else place + 1
-        if word.start >= at and _is_ctid(words, place, end) and is_item(words, place):
-            done += text[at : word.start] + "CAST(NULL AS VARCHAR) AS ctid"
-            at = words[end - 1].end
-    return done + text[at:]
+        found = _is_ctid(words, place, end) and is_item(words, place)
+        return ("CAST(NULL AS VARCHAR) AS ctid", end) if found else None
+
+    return rewritten(text, words, change)
 
 
 def _is_ctid(words: Sequence[Lexeme], place: int, end: int) -> bool:
@@ -58,7 +58,3 @@ def _is_ctid(words: Sequence[Lexeme], place: int, end: int) -> bool:
     if end >= len(words) or (words[end - 1].name or "").lower() != "ctid":
         return False
     return words[place - 1].says(",", "SELECT") and words[end].says(",", "FROM")
-
-
-def _is_dot(words: Sequence[Lexeme], place: int) -> bool:
-    return 0 <= place < len(words) and words[place].text == "."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from qoop.catalog.lexer import Lexeme, behind_closing
 
@@ -15,6 +15,21 @@ TEXT_TYPES = ("text", "varchar", "name", "bpchar", "cstring")
 def follow(words: Sequence[Lexeme], at: int, *texts: str) -> bool:
     """True if these texts, in lower case, are the words from that place on."""
     return [one.text.lower() for one in words[at : at + len(texts)]] == list(texts)
+
+
+def rewritten(text: str, words: Sequence[Lexeme], change: Callable[[int], tuple[str, int] | None]) -> str:
+    """The text with others in the place of some of its words.
+
+    change: for the place of a word, the text in its place, and the place behind the last word that this stands for;
+    None: the word stays.
+    """
+    done, at = "", 0
+    for place, word in enumerate(words):
+        if word.start >= at and (found := change(place)) is not None:
+            new, end = found
+            done += text[at : word.start] + new
+            at = words[end - 1].end
+    return done + text[at:]
 
 
 def is_name(words: Sequence[Lexeme], at: int) -> bool:

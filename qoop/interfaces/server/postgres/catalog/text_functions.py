@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import add
 
 from qoop.catalog.by_text import LONG
 from qoop.catalog.lexer import Lexeme, behind_closing, lexed, list_items
-from qoop.interfaces.server.postgres.catalog.operands import follow, is_item, operand_start, type_end
+from qoop.interfaces.server.postgres.catalog.operands import follow, is_item, operand_start, rewritten, type_end
 
 _FIELDS = {
     "YYYY": "%Y", "YY": "%y", "IYYY": "%G", "IW": "%V", "ID": "%u", "MM": "%m", "DDD": "%j", "DD": "%d", "HH24": "%H",
@@ -75,16 +76,10 @@ def with_duckdb_calls(text: str) -> str:
         return text
     text = _with_path_calls(text)
     words = lexed(text).words
-    done, at = "", 0
-    for place, word in enumerate(words):
-        if word.start >= at and (found := _rewritten(text, words, place)) is not None:
-            new, after = found
-            done += text[at : word.start] + new
-            at = words[after - 1].end
-    return done + text[at:]
+    return rewritten(text, words, partial(_in_place_of, text, words))
 
 
-def _rewritten(text: str, words: Sequence[Lexeme], place: int) -> tuple[str, int] | None:
+def _in_place_of(text: str, words: Sequence[Lexeme], place: int) -> tuple[str, int] | None:
     """The text in the place of the word there, and of those up to the second value; None: it stays."""
     word, after = words[place], [one.text for one in words[place + 1 : place + 5]]
     if _opens(words, place):
