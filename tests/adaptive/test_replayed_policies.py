@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 
@@ -43,6 +43,7 @@ TEXTS = (
 KERNELS = Kernels(opening=0.8, reading=0.2, stopping=0.1)
 
 
+@cache
 def played(scheduler: str, kernels: Kernels | None = KERNELS) -> MemoryTrace:
     """Twelve jobs of three tenants on machines that come, go, shrink and open kernels, some jobs with other plans."""
     chance, clock, trace = Random(1), VirtualClock(100.0), MemoryTrace()

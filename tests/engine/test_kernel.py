@@ -129,7 +129,7 @@ def test_empty_inputs_keep_the_schema(kernel: Kernel) -> None:
 @pytest.mark.parametrize("parts", [2, 7, 300])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_partitions_are_a_partition(kernel: Kernel, parts: int, threads: int) -> None:
-    sql = "SELECT range AS n, range % 100 AS k, 'row ' || range AS s FROM range(150000)"
+    sql = "SELECT range AS n, range % 100 AS k, 'row ' || range AS s FROM range(30000)"
     stage = a_stage(sql, (("n", "BIGINT"), ("k", "BIGINT"), ("s", "VARCHAR")), layout=Layout(("k", "s"), parts))
     out = run(kernel, a_spec(stage, threads=threads))
     con = duckdb.connect()

@@ -114,7 +114,7 @@ def test_a_cell_says_how_soon_and_how_badly_answers_are_needed(shell: Interactiv
 
 def test_a_long_query_is_shown_while_it_runs(shell: InteractiveShell) -> None:
     session = shell.run_line_magic("qoop", "")
-    session.register("facts", pa.table({"k": np.arange(2_000_000)}))
+    session.register("facts", pa.table({"k": np.arange(1_000_000)}))
     with capture_output() as captured:
         shell.run_cell_magic("qoop", "", "SELECT max(sha256(sha256(sha256(k::VARCHAR)))) AS most FROM facts")
     shown = [output.data["text/html"] for output in captured.outputs]
