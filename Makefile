@@ -19,14 +19,14 @@ UV      := VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install --quiet
 INSTALL := sh -c '$(UV) "$$@" || $(PIP) install "$$@"' install
 
 # What users meet first. It runs on DuckDB 2 too, which is what they install, but for what no version of DuckDB changes:
-# queries that go from server to server, and the page in a browser over a session that is made up.
-FACES   := $(foreach name,server page adapters,tests/interfaces/$(name)) \
+# queries that go from server to server, the page, logins, configuration, and typing at the prompt.
+FACES   := $(foreach name,server adapters,tests/interfaces/$(name)) \
            $(foreach name,cli dbapi notebook repl,tests/interfaces/test_$(name).py) \
            $(foreach name,duckdb_habits locked session,tests/session/test_$(name).py) \
            $(foreach name,statement statement_kinds statements,tests/query/test_$(name).py) \
            tests/tpcds/test_queries.py tests/catalog/test_arrow_output.py
-NOT_ON_DUCKDB2 := $(foreach name,server/test_rolling server/test_kept_restart page/test_browser,\
-                  --ignore tests/interfaces/$(name).py)
+NOT_ON_DUCKDB2 := $(foreach name,rolling kept_restart oidc scram operation,\
+                  --ignore tests/interfaces/server/test_$(name).py)
 
 # Generated data is shared by the demo, the tests and the benchmark.
 export QOOP_TEST_DATA = $(DATA)
