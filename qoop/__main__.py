@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from qoop.catalog.errors import BindError, ConfigError, QoopError
 from qoop.interfaces.commands.loading import loading_little
-from qoop.interfaces.commands.words import WrongUsage, fault, in_order, names_no_command, options_read
+from qoop.interfaces.commands.words import OneLineParser, WrongUsage, fault, in_order, names_no_command, options_read
 from qoop.query.drawing.formats import FORMATS, checked_format
 from qoop.query.drawing.terminal import Terminal, between_words
 from qoop.query.options import FLAGS, Flag
@@ -106,7 +106,7 @@ def _run(words: Sequence[str], process_is_ours: bool) -> int:
 
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = OneLineParser(
         prog="qoop",
         usage="qoop [DIR ...] [-c SQL | -f FILE] [OPTION ...]\n       qoop COMMAND [DIR ...] [OPTION ...]",
         description=f"SQL on data of yours, run as stages of tasks. DIR is {_DATA}; several may stand side by side. "

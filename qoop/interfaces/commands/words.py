@@ -6,9 +6,11 @@ DIR. It also separates options before a command from those after it.
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any, NoReturn
 
 from qoop.catalog.errors import ConfigError
 from qoop.query.options import FLAGS
@@ -26,6 +28,61 @@ _OPTIONS = ("-c", "-f", "--data", "--format", *_SWITCHES, *_FLAGS)
 
 class WrongUsage(ConfigError):
     """An option of the command line that is not valid: the exit code is 2."""
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """Ends at a fault with one line that names the nearest option or command, or else where help is; the exit code
+    is 2. Parsers of its commands do so, too."""
+
+    _MOST_LISTED = 8
+
+    def error(self, message: str) -> NoReturn:
+        hint = "" if message.endswith(("?", "--help")) else f": see {self.prog} --help"
+        self.exit(2, f"{self.prog}: {message}{hint}\n")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does, but an unknown option is the first fault, before an argument that is missing."""
+        if self._subparsers is None:  # else the options may be those of a command
+            for name in long_options(args or ()):
+                if not any(option.startswith(name) for option in self._option_string_actions):
+                    self.error(f"there is no option {name}{did_you_mean(name, self._option_string_actions)}")
+        return super().parse_known_args(args, namespace)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            choices = [str(one) for one in action.choices]
+            few = f"; there are {', '.join(choices)}" if len(choices) <= self._MOST_LISTED else ""
+            raise argparse.ArgumentError(action, f"there is no {value!r}{did_you_mean(str(value), choices) or few}")
+
+
+def long_options(words: Sequence[str]) -> Iterator[str]:
+    """The names of the long options up to ``--``.
+
+    >>> list(long_options(["x", "--slots=2", "-- a comment", "--", "--y"]))
+    ['--slots']
+    """
+    for word in words:
+        if word == "--":
+            return
+        name = word.partition("=")[0]
+        if name.startswith("--") and " " not in name:
+            yield name
+
+
+def did_you_mean(word: str, known: Collection[str]) -> str:
+    """A question for the known word that begins like it, or else is most like it, dashes aside; empty: none is.
+
+    >>> did_you_mean("--scael", ["--scale", "--skew"]), did_you_mean("gen", ["generate"])
+    ('; did you mean --scale?', '; did you mean generate?')
+    >>> did_you_mean("--slotz", ["--results"])
+    ''
+    """
+    from difflib import get_close_matches  # few words are wrong
+
+    names, bare = {one.strip("-"): one for one in known}, word.strip("-")
+    longer = [one for one in names if bare and one.startswith(bare)]
+    found = longer or get_close_matches(bare, names, n=1)
+    return f"; did you mean {names[found[0]]}?" if found else ""
 
 
 @contextmanager
@@ -85,14 +142,12 @@ def fault(words: Sequence[str], commands: Collection[str]) -> str | None:
         taken = _taken(word, left)
         if not word.startswith("-"):
             if len(taken) == 1:
-                return f"there is no file, folder or command {word!r}: see qoop --help"
+                advice = did_you_mean(word, commands) or ": see qoop --help"
+                return f"there is no file, folder or command {word!r}{advice}"
             continue
         name = word.partition("=")[0] if word.startswith("--") else word[:2]
         if len(name) > 1 and not any(option.startswith(name) for option in _OPTIONS):
-            from difflib import get_close_matches  # few words are wrong
-
-            near = get_close_matches(name, _OPTIONS, n=1)
-            return f"there is no option {name}{f'; did you mean {near[0]}?' if near else ': see qoop --help'}"
+            return f"there is no option {name}{did_you_mean(name, _OPTIONS) or ': see qoop --help'}"
     return None
 
 
