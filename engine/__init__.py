@@ -17,6 +17,7 @@
     kernel.py         runs one task at a time
     kernel_options.py the options of DuckDB for one task
     instance.py       the DuckDB that a task runs in: its files and options
+    native/           copies of files of tables in DuckDB's own format
     functions/        functions of Python inside a kernel
     processes/        child processes for texts that are not trusted
     profiling/        what DuckDB says of a task that has run

@@ -53,6 +53,7 @@ class Instance:
             self.connection.execute(f"SET {name} = {as_value(value)}")
         self._applied: dict[str, object] = {}
         self._views: dict[str, tuple[str, pa.Schema | None]] = {}
+        self._attached: set[str] = set()
         self._functions: dict[str, str] = {}  # the versions of functions of Python, by the names they have here
 
     def count_progress(self) -> None:
@@ -123,6 +124,12 @@ class Instance:
         if access is None or self.access is None:
             return access is None and self.access is None
         return all(map(self.access.covers, access))
+
+    def attach(self, files: Mapping[str, str]) -> None:
+        """Attach files of DuckDB under these names, for good."""
+        for name in files.keys() - self._attached:
+            self.connection.execute(f"ATTACH {as_value(files[name])} AS {quoted(name)} (READ_ONLY)")
+            self._attached.add(name)
 
     def view(self, name: str, query: str, schema: pa.Schema | None = None) -> None:
         """Give a query a name. One that has it already stays: a view costs 0.3 ms and a look at its file.

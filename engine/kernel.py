@@ -24,7 +24,7 @@ from functools import reduce
 from itertools import count
 from operator import or_
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import duckdb
 import pyarrow as pa
@@ -40,6 +40,7 @@ from qoop.engine.functions.calls import Calls, Tell
 from qoop.engine.functions.measured import FunctionCalls, Ledger
 from qoop.engine.instance import Instance
 from qoop.engine.kernel_options import options_of, resource_options
+from qoop.engine.native.copies import NativeCopies, NativeScan
 from qoop.engine.storage.growing import Begin, InMemory, Made
 from qoop.engine.storage.partition import cut, quoted, with_partition_number, without_number
 from qoop.engine.task import AttemptId, TaskProfile, TaskSpec
@@ -52,6 +53,12 @@ if TYPE_CHECKING:
 BATCH_ROWS = 131_072  # rows of a record batch put out; a power of two, to which DuckDB rounds its buffers up
 _BATCH_BYTES = 16 << 20  # that a batch should not exceed by much, as far as the width of rows is known
 
+
+Purpose = Literal["stages", "users", "copies"]
+"""An instance is for fragments of plans, for texts of users, or for those that read copies of tables."""
+
+_UNREADABLE = (duckdb.IOException, duckdb.FatalException, duckdb.InternalException, duckdb.SerializationException)
+"""The errors of a copy that is gone or damaged."""
 
 _IN_DOUBT = "in doubt"
 
@@ -67,15 +74,19 @@ class Kernel:
     in a locked session that one can open the files of its tables only, and its options are locked as well. What an
     instance may open can only be said once: for more, it gives way to a new one, which takes 12 ms.
 
+    Texts that read copies of tables have an instance of their own, in which no other text can see these.
+
     spill: directory for what DuckDB spills; made when needed, removed by `close`. ledger: what is known of functions of
-    Python, shared with other kernels.
+    Python, shared with other kernels. copies: of tables, shared with them, too.
     """
 
-    def __init__(self, spill: Path, ledger: Ledger | None = None) -> None:
+    def __init__(self, spill: Path, ledger: Ledger | None = None, copies: NativeCopies | None = None) -> None:
         self._spill = spill
         self._numbers = count()
         self._fresh: Instance | None = self._new()  # unused: opened ahead of the first task
-        self._instances: dict[bool, Instance] = {}  # by whether they are for texts of users
+        self._instances: dict[Purpose, Instance] = {}
+        self._copies = copies
+        self._native: Mapping[str, NativeScan] = {}  # the inputs of the present task that copies serve
         self._connection = self._fresh.connection
         self._footers: dict[str, str] = {}  # the digests of Parquet files whose footers DuckDB may have kept
         self._querying = False
@@ -112,14 +123,19 @@ class Kernel:
                 raise
             self._filters.keep_to_text()  # which may have guarded what raised
         except duckdb.Error as error:
-            if self._filters is None or not self._filters.apart_after(error):
+            unreadable = self._native and isinstance(error, _UNREADABLE)
+            if not unreadable and (self._filters is None or not self._filters.apart_after(error)):
                 raise
+            if self._copies is not None and unreadable:
+                self._copies.give_up()
+                self.restart()
         self._calls.begin(between, tell)
         return self._run(spec, read, between, begin)
 
     def _run(self, spec: TaskSpec, read: Callable[[str], pa.Table], between: Callable[[], None], begin: Begin) -> Made:
         with contextlib.ExitStack() as undo:
             self._forget_footers(spec)
+            self._native = {} if self._copies is None else self._copies.scans(spec)
             instance = self._instance(spec)
             self._profiler = undo.enter_context(_profiler(spec, instance))
             self.profile = None
@@ -283,11 +299,12 @@ class Kernel:
     def _instance(self, spec: TaskSpec) -> Instance:
         """One that can open what the task reads, with the options of the task."""
         users = spec.stage.opaque is not None
+        purpose: Purpose = "copies" if self._native else "users" if users else "stages"
         options, access = options_of(spec), _access(spec)
         extensions = listed(str(options.pop(EXTENSIONS, "")))
-        found = self._instances.get(users)
+        found = self._instances.get(purpose)
         if found is None or found.tasks >= WORN or not found.serves(access, options, extensions):
-            found = self._instances[users] = self._open(found, access, extensions)
+            found = self._instances[purpose] = self._open(found, access, extensions)
             if users:  # other tasks are short
                 found.count_progress()
         found.load(extensions)
@@ -322,6 +339,10 @@ class Kernel:
         attached: dict[str, str] = {}
         schemas: dict[str, pa.Schema] = {}  # of the Arrow rows that views read
         for item in spec.stage.inputs:
+            if native := self._native.get(item.name):
+                instance.attach(native.files)
+                scans[item.name] = native.sql
+                continue
             found = self._scan(spec, item, attached, undo) if isinstance(item, TableInput) else read(item.name)
             if isinstance(found, str):
                 scans[item.name] = found

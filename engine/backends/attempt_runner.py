@@ -264,6 +264,8 @@ class AttemptRunner:
             called=kernel.called,
             maker=spec.attempt.task.job,
         )
+        if self._kernels.copies is not None and isinstance(kernel, Kernel):
+            self._kernels.copies.note(spec, committed.seconds)
         origin = Origin(spec.stage, spec.settings) if spec.shared else None
         job, durable = spec.attempt.task.job, spec.durable
         with writing:

@@ -53,6 +53,7 @@ from qoop.engine.events import (
     TaskStopped,
 )
 from qoop.engine.failures import Stopped
+from qoop.engine.native.copies import NativeCopies
 from qoop.engine.storage.checkpoint import Store, verify
 from qoop.engine.storage.manifest import Saved
 from qoop.engine.storage.retention import Retention
@@ -118,7 +119,8 @@ class LocalBackend:
         self._inputs = LocalInputs(self.store, elsewhere)
         self._memory_releaser = MemoryReleaser(memory)
         folder = self._scratch.path / "processes"
-        self._kernels = WarmKernels(self._scratch.path, slots)
+        self.copies = NativeCopies(spill_dir, memory if retention.retain and elsewhere is None else 0)
+        self._kernels = WarmKernels(self._scratch.path, slots, self.copies)
         self._runner = AttemptRunner(
             self.store, self._inputs, self._memory_releaser, self._kernels, self._events.put, folder
         )
@@ -330,6 +332,7 @@ class LocalBackend:
         for thread in (*self._workers, *self._helpers):
             thread.join()
         self._runner.close()
+        self.copies.close()
         self._memory_releaser.close()
         end_short_turns()
         try:

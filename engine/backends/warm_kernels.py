@@ -16,17 +16,19 @@ from pathlib import Path
 
 from qoop.engine.functions.measured import Ledger
 from qoop.engine.kernel import Kernel
+from qoop.engine.native.copies import NativeCopies
 
 
 class WarmKernels:
     """Kernels that wait, and those in use. Thread-safe.
 
     folder: where each has a folder for what DuckDB spills. most: kernels that may wait, besides those in use: long
-    tasks hold some, and short ones on top of the slots would open one each.
+    tasks hold some, and short ones on top of the slots would open one each. copies: of tables, which they may read.
     """
 
-    def __init__(self, folder: Path, most: int) -> None:
+    def __init__(self, folder: Path, most: int, copies: NativeCopies | None = None) -> None:
         self._folder = folder
+        self.copies = copies
         self._most = most
         self._ledger = Ledger()
         self._numbers = count()
@@ -70,7 +72,7 @@ class WarmKernels:
         _close(surplus)
 
     def _opened(self) -> Kernel:
-        return Kernel(self._folder / f"kernel-{next(self._numbers)}", self._ledger)
+        return Kernel(self._folder / f"kernel-{next(self._numbers)}", self._ledger, self.copies)
 
     def _wait(self, kernel: Kernel, generation: int) -> None:
         with self._lock:

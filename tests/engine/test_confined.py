@@ -149,7 +149,7 @@ def test_a_locked_instance_gets_other_threads_and_memory_and_nothing_else(kernel
         shown = "SELECT i, current_setting('threads') AS n, current_setting('memory_limit') AS m FROM t"
         (found,) = run(kernel, replace(spec, stage=replace(spec.stage, sql=shown), resources=resources))
         assert found["n"].to_pylist() == [number] * 3
-        instances.add(kernel._instances[True])
+        instances.add(kernel._instances["users"])
     (instance,) = instances
     for name in ("enable_external_access", "allowed_paths", "lock_configuration", "allowed_configs", "temp_directory"):
         with pytest.raises(duckdb.Error):

@@ -21,6 +21,7 @@ import duckdb
 import pyarrow as pa
 
 from qoop.catalog.errors import ConfigError, QoopError
+from qoop.engine.backends.local import LocalBackend
 from qoop.engine.notices import Continued
 from qoop.query.job import Job
 from qoop.session.opening import connect
@@ -173,7 +174,7 @@ class _Stream:
                 answers[side] = sides[side]()
                 taken = time.perf_counter() - wall
                 if side == "qoop":
-                    self._session.cluster.wait_for_planner()  # what it does after the answer is work, too
+                    self._wait_for_later_work()
                 seconds[side] = (taken, time.process_time() - cpu)
             difference = str(self._oracle.judge(one.text, answers["qoop"], answers["duckdb"]) or "")
         except (QoopError, duckdb.Error) as error:
@@ -184,6 +185,12 @@ class _Stream:
             return
         (ours, our_cpu), (theirs, their_cpu) = seconds["qoop"], seconds["duckdb"]
         self._taken.append(Taken(one.kind, ours, theirs, our_cpu, their_cpu, any(map(_was_there, jobs))))
+
+    def _wait_for_later_work(self) -> None:
+        """The work of a session after its answer counts, too."""
+        self._session.cluster.wait_for_planner()
+        if isinstance(self._session.backend, LocalBackend):
+            self._session.backend.copies.wait()
 
 
 def _was_there(job: Job) -> bool:

@@ -1,0 +1,7 @@
+"""Files of tables in DuckDB's own format, for the texts that DuckDB plans itself.
+
+::
+
+    copies.py    the copies that exist, the files that are worth one, the SQL that reads them
+    making.py    makes a copy of a file
+"""

@@ -1,0 +1,274 @@
+"""Copies of Parquet files in DuckDB's own format, which DuckDB's plans of whole queries read in their place.
+
+To decode Parquet is about half of the work of such a plan: 16 queries of TPC-DS at scale 1 take 0.53 of the cpu over
+copies (DuckDB 1.5.5). A copy is made once queries that read the file have taken half as long as making it should take,
+in a thread of low priority, one file after the other. So a session in which few queries run makes none, and one that
+makes copies in vain loses less than its queries took.
+
+A copy has the rows of one file as it was registered, and serves no other version of it. A task checks the files
+themselves after reading, as any other does. Files that were added since are read as Parquet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import count, groupby
+from pathlib import Path
+
+import duckdb
+
+from qoop.catalog.errors import CatalogError, DiskFull
+from qoop.catalog.sources.files import sql_name
+from qoop.catalog.sources.parquet import ParquetFile, ParquetSource
+from qoop.catalog.table import Columns, Table
+from qoop.catalog.value import value
+from qoop.engine.native.making import ROWS, Maker
+from qoop.engine.storage.scratch import Scratch
+from qoop.engine.task import TaskSpec
+
+_log = logging.getLogger(__name__)
+
+_MAKING = 18e-9
+"""Seconds that a thread takes to copy a byte of Parquet: 6.8 s for the 373 MB of TPC-DS at scale 1."""
+
+_WORTH = 0.5
+"""The part of these that queries must have taken. An idle thread's time counts for less than that of an answer."""
+
+_LEAST = 8 << 20
+"""Bytes of all tables of a query that counts: less is read in a few milliseconds."""
+
+_PART = 1 / 16
+"""The least part of a table that a file with a copy of its own has. Tables of many files have none, and the files that
+appends and updates leave are small."""
+
+_MOST_FILES = 64
+"""Files of a table that are looked at for each of its queries."""
+
+_MEMORY, _MAKER = 1 / 8, 1 / 16
+"""Parts of the session's memory: for the bytes of all copies, which DuckDB comes to hold as far as its limit allows;
+and for making one."""
+
+_LEAST_MEMORY = 64 << 20
+"""Bytes for making a copy; sessions with less make none."""
+
+_NICE = 10
+"""Added to the priority number of the thread that makes copies: of two cores that run tasks it gets a tenth of one."""
+
+Identity = tuple[str, Columns, bool]
+"""Identifies the rows of a file: its digest and hive values, the columns of the table, casts to their types."""
+
+
+@value
+class NativeScan:
+    """SQL that reads a table, at least in part from copies. files: these, by the names that they are attached by."""
+
+    sql: str
+    files: Mapping[str, str]
+
+
+@value
+class _Copy:
+    identity: Identity
+    name: str
+    path: str
+    bytes: int
+
+
+class NativeCopies:
+    """The copies of one session. Thread-safe.
+
+    parent: the place of their folder; None: where the system keeps temporary files. memory: of the session, in bytes;
+    0: no copies are made.
+    """
+
+    def __init__(self, parent: Path | None, memory: int) -> None:
+        self._parent = parent
+        self._most, self._makers_memory = int(memory * _MEMORY), int(memory * _MAKER)
+        self._lock = threading.Condition()
+        self._copies: dict[str, _Copy] = {}  # by the path of the file
+        self._scans: dict[tuple[str, tuple[str, ...]], NativeScan | None] = {}  # by version and columns of a table
+        self._spent: dict[str, float] = {}  # by path: seconds of queries for a byte of what they read
+        self._refused: set[Identity] = set()
+        self._pending: deque[tuple[str, Table, Identity]] = deque()
+        self._numbers = count()
+        self._scratch: Scratch | None = None
+        self._maker: Maker | None = None  # that makes one now
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        if self._makers_memory < _LEAST_MEMORY:
+            self._most = 0
+
+    def scans(self, spec: TaskSpec) -> Mapping[str, NativeScan]:
+        """The inputs of a task that copies serve, by name."""
+        if not self._copies or not _may_read(spec):
+            return {}
+        found = {item.name: self._scan(spec.tables[item.table], item.columns) for item in spec.stage.table_inputs}
+        return {name: scan for name, scan in found.items() if scan is not None}
+
+    def note(self, spec: TaskSpec, seconds: float) -> None:
+        """A task took that long. Files for whose queries that is enough by now will be copied."""
+        if not self._most or not _may_read(spec):
+            return
+        tables = [table for item in spec.stage.table_inputs if _is_copied(table := spec.tables[item.table])]
+        sizes = [sum(map(_size, _files(table))) for table in tables]
+        if sum(sizes) < _LEAST:
+            return
+        with self._lock:
+            for table, size in zip(tables, sizes, strict=True):
+                for file in (one for one in _files(table) if _size(one) >= size * _PART):
+                    self._count(table, file, seconds / sum(sizes))
+            if self._pending and self._thread is None:
+                self._thread = threading.Thread(target=self._make_all, name="qoop-copies", daemon=True)
+                with contextlib.suppress(RuntimeError):  # at the end of the interpreter
+                    self._thread.start()
+            self._lock.notify_all()
+
+    def wait(self) -> None:
+        """Wait until all that is to be copied by now is."""
+        with self._lock:
+            self._lock.wait_for(lambda: not self._pending)
+
+    def give_up(self) -> None:
+        """Read no copy any more, and make none: one could not be read."""
+        with self._lock:
+            self._most = 0
+            self._copies, self._scans = {}, {}
+            self._pending.clear()
+            self._lock.notify_all()
+
+    def close(self) -> None:
+        """Remove all copies."""
+        self._closed = True
+        self.give_up()
+        while (thread := self._thread) is not None and thread.is_alive():
+            if (maker := self._maker) is not None:
+                maker.interrupt()
+            thread.join(0.005)
+        if self._scratch is not None:
+            self._scratch.close()
+
+    def _count(self, table: Table, file: ParquetFile, seconds: float) -> None:
+        """Count seconds for each byte of a file; under the lock."""
+        path, identity = file.file.path, _identity(table, file)
+        known = self._copies.get(path)
+        if (known is not None and known.identity == identity) or identity in self._refused:
+            return
+        self._spent[path] = self._spent.get(path, 0.0) + seconds
+        used = sum(one.bytes for one in self._copies.values()) + sum(_size_of(one) for _, one, _ in self._pending)
+        if self._spent[path] >= _WORTH * _MAKING and used + _size(file) <= self._most:
+            del self._spent[path]
+            if all(other != path for other, _, _ in self._pending):
+                self._pending.append((path, _only(table, path), identity))
+
+    def _scan(self, table: Table, columns: tuple[str, ...]) -> NativeScan | None:
+        with self._lock:
+            key = table.version, columns
+            if key not in self._scans:
+                self._scans[key] = self._written(table, columns) if _is_copied(table) else None
+            return self._scans[key]
+
+    def _written(self, table: Table, columns: tuple[str, ...]) -> NativeScan | None:
+        """Under the lock."""
+        used: dict[str, _Copy] = {}
+        for file in _files(table):
+            copy = self._copies.get(file.file.path)
+            if copy is not None and copy.identity == _identity(table, file):
+                used[file.file.path] = copy
+        if not used:
+            return None
+        names = ", ".join(map(sql_name, columns))
+        parts: list[str] = []
+        for copied, paths in groupby([file.file.path for file in _files(table)], used.__contains__):
+            if copied:
+                parts += [f"SELECT {names} FROM {sql_name(used[path].name)}.{ROWS}" for path in paths]
+            else:
+                parts.append(str(_only(table, *paths).scan(columns)))
+        return NativeScan("\nUNION ALL ".join(parts), {one.name: one.path for one in used.values()})
+
+    def _make_all(self) -> None:
+        if sys.platform == "linux":
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        while (one := self._next()) is not None:
+            path, table, identity = one
+            try:
+                made = self._made(table, identity)
+            except (duckdb.Error, CatalogError, DiskFull, OSError) as error:
+                _log.info("no copy of %s: %s", path, error)
+                made = None
+            self._add(path, made, identity)
+
+    def _next(self) -> tuple[str, Table, Identity] | None:
+        """The next file to copy; None at the end of the session."""
+        with self._lock:
+            self._lock.wait_for(lambda: self._pending or self._closed)
+            return None if self._closed else self._pending[0]
+
+    def _made(self, table: Table, identity: Identity) -> _Copy:
+        self._scratch = self._scratch or Scratch(self._parent, "copies")
+        name = f"qoop copy {next(self._numbers)}"
+        to = self._scratch.path / f"{name}.duckdb"
+        with contextlib.closing(Maker(self._scratch.path / "spill", self._makers_memory)) as maker:
+            self._maker = maker
+            try:
+                maker.make(table, to)
+            finally:
+                self._maker = None
+        return _Copy(identity, name, str(to), to.stat().st_size)
+
+    def _add(self, path: str, made: _Copy | None, identity: Identity) -> None:
+        """A file was copied, in place of the copy of its earlier version; None: it could not be."""
+        with self._lock:
+            if self._pending:
+                self._pending.popleft()
+            self._lock.notify_all()
+            if made is None or not self._most:
+                self._refused.add(identity)
+                return
+            before = self._copies.get(path)
+            self._copies[path] = made
+            self._scans = {}
+        if before is not None:
+            Path(before.path).unlink(missing_ok=True)  # an instance that has it open can still read it
+
+
+def _may_read(spec: TaskSpec) -> bool:
+    """True for a text that DuckDB plans, and which has the same answer wherever its rows come from."""
+    return spec.stage.whole and spec.stage.shareable and not spec.locked
+
+
+def _is_copied(table: Table) -> bool:
+    """True for Parquet files of this machine, if they are few."""
+    source = table.source
+    return isinstance(source, ParquetSource) and 0 < len(source.files) <= _MOST_FILES and not source.is_remote
+
+
+def _files(table: Table) -> Sequence[ParquetFile]:
+    assert isinstance(table.source, ParquetSource)
+    return table.source.files
+
+
+def _size(file: ParquetFile) -> int:
+    return file.file.stamp[0]
+
+
+def _size_of(table: Table) -> int:
+    return sum(map(_size, _files(table)))
+
+
+def _identity(table: Table, file: ParquetFile) -> Identity:
+    assert isinstance(table.source, ParquetSource)
+    return table.source.identities()[file.file.path], table.columns, table.source.casts
+
+
+def _only(table: Table, *paths: str) -> Table:
+    """Some files of a table."""
+    assert isinstance(table.source, ParquetSource)
+    source = table.source.only(paths)
+    return replace(table, source=source, rows=source.rows, _splits={})

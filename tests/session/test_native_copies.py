@@ -1,0 +1,155 @@
+"""Copies of Parquet files in DuckDB's own format: when they are made, what they serve, and that nothing is stale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from qoop import connect
+from qoop.engine.backends.local import LocalBackend
+from qoop.engine.native import copies
+from qoop.engine.native.copies import NativeCopies
+from qoop.session.session import Session
+
+ROWS = 20_000
+
+
+@pytest.fixture(autouse=True)
+def _eager(monkeypatch: pytest.MonkeyPatch, as_installed: None) -> None:
+    """Files are copied after the first query of any size."""
+    monkeypatch.setattr(copies, "_LEAST", 0)
+    monkeypatch.setattr(copies, "_WORTH", 0.0)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "t").mkdir()
+    write(tmp_path / "t" / "a.parquet", 0, ROWS)
+    return tmp_path
+
+
+@pytest.fixture
+def session(folder: Path) -> Iterator[Session]:
+    with connect(slots=2, memory="4GB") as made:
+        made.register_folder(folder)
+        yield made
+
+
+def write(path: Path, first: int, rows: int) -> None:
+    draft = path.with_suffix(".new")
+    numbers = range(first, first + rows)
+    pq.write_table(pa.table({"k": list(numbers), "s": [f"s{n % 7}" for n in numbers]}), draft)
+    draft.replace(path)
+
+
+def copies_of(session: Session) -> NativeCopies:
+    assert isinstance(session.backend, LocalBackend)
+    session.backend.copies.wait()
+    return session.backend.copies
+
+
+def total(session: Session, number: int) -> int:
+    """The sum of a column, by a text that no query had before."""
+    ((found,),) = session.sql(f"SELECT sum(k) + {number} FROM t WHERE k % 2 < 3").fetchall()
+    return int(found) - number
+
+
+def test_a_file_is_copied_and_its_copy_read_in_place_of_it(session: Session, folder: Path) -> None:
+    assert total(session, 1) == ROWS * (ROWS - 1) // 2
+    made = copies_of(session)
+    (copy,) = made._copies.values()
+    with duckdb.connect(copy.path, read_only=True) as connection:
+        assert connection.execute("SELECT count(*), min(k) FROM rows").fetchall() == [(ROWS, 0)]
+    # Another copy of that name, with other rows: what the next query reads shows which of the files it was.
+    Path(copy.path).unlink()
+    with duckdb.connect(copy.path) as connection:
+        connection.execute("CREATE TABLE rows AS SELECT 5::BIGINT AS k, 's' AS s")
+    assert total(session, 2) == 5
+
+
+def test_no_change_of_a_table_leaves_a_stale_answer(session: Session, folder: Path) -> None:
+    sums = [ROWS * (ROWS - 1) // 2]
+    assert total(session, 0) == sums[0]
+    changes = ((100, 10), (7, 10), (0, ROWS // 2))
+    for number, (first, rows) in enumerate(changes, 1):
+        copies_of(session)
+        write(folder / "t" / ("b.parquet" if number < 3 else "a.parquet"), first, rows)
+        (theirs,) = duckdb.execute(f"SELECT sum(k) FROM '{folder}/t/*.parquet'").fetchone() or (None,)
+        assert total(session, number) == theirs
+        assert total(session, 10 + number) == theirs  # small files that came stay Parquet, a large one is copied again
+        paths = {Path(path).name for path in copies_of(session)._copies}
+        assert paths == {"a.parquet"}
+
+
+def test_rows_keep_their_order_with_files_that_came_before_and_after(session: Session, folder: Path) -> None:
+    total(session, 1)
+    copies_of(session)
+    write(folder / "t" / "0.parquet", -3, 3)
+    write(folder / "t" / "b.parquet", ROWS, 3)
+    found = [k for (k,) in session.sql("SELECT k FROM t WHERE s <> ''").fetchall()]
+    assert found == list(range(-3, ROWS + 3))
+
+
+def test_lists_of_tables_do_not_show_copies(session: Session) -> None:
+    text = "SELECT table_catalog, table_name FROM information_schema.tables"
+    before = session.sql(text).fetchall()
+    total(session, 1)
+    assert copies_of(session)._copies
+    total(session, 2)
+    assert session.sql(f"{text} WHERE 1 = 1").fetchall() == before
+
+
+def test_a_damaged_copy_is_a_miss(session: Session) -> None:
+    total(session, 1)
+    made = copies_of(session)
+    (copy,) = made._copies.values()
+    Path(copy.path).write_bytes(b"no database")
+    assert total(session, 2) == ROWS * (ROWS - 1) // 2
+    assert not made._copies
+    assert total(session, 3) == ROWS * (ROWS - 1) // 2
+
+
+def test_a_copy_that_cannot_be_made_is_none(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "_MAKER", 1e-9)
+    monkeypatch.setattr(copies.Maker, "make", _fails)
+    assert total(session, 1) == total(session, 2)
+    assert not copies_of(session)._copies
+
+
+def _fails(*_: object) -> None:
+    raise duckdb.OutOfMemoryException("as if there were too little memory")
+
+
+@pytest.mark.parametrize("options", [{"reuse": False}, {"memory": "800MB"}, {"locked": True}])
+def test_sessions_without_copies(folder: Path, options: dict[str, object]) -> None:
+    with connect(slots=1, **{"memory": "4GB", **options}) as session:  # type: ignore[arg-type]
+        session.register_folder(folder)
+        total(session, 1)
+        assert not copies_of(session)._copies
+
+
+def test_copies_are_removed_with_the_session(folder: Path, tmp_path: Path) -> None:
+    spill = tmp_path / "spill"
+    with connect(slots=1, memory="4GB", spill=spill) as session:
+        session.register_folder(folder)
+        total(session, 1)
+        assert copies_of(session)._copies
+        assert list(spill.glob("qoop-copies-*/*.duckdb"))
+    assert not list(spill.glob("qoop-*"))
+
+
+def test_queries_count_until_they_took_half_of_the_time_of_a_copy(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "_WORTH", 1e9)
+    for number in range(3):
+        total(session, number)
+    assert not copies_of(session)._copies
+    monkeypatch.setattr(copies, "_WORTH", 0.0)
+    total(session, 3)
+    assert len(copies_of(session)._copies) == 1
