@@ -25,7 +25,7 @@ from qoop.programs.views.below.cut import HEAD
 from qoop.programs.views.below.groups import groups_table
 from qoop.programs.views.below.joining import Pair, needed
 from qoop.programs.views.delta import Delta, deltas_of
-from qoop.programs.views.merging import Merging
+from qoop.programs.views.merging import Merging, one_after_another
 from qoop.programs.views.sampling import LeafSample, estimated, interim_of, why_never
 from qoop.programs.views.small_leaves import MOST_ROWS
 from qoop.programs.views.tree import Digests, Leaf, Nodes, Tree, digest_of
@@ -46,6 +46,10 @@ _LACKING = 8
 
 _MANY = 10_000
 """Groups that are not merged again at each refresh."""
+
+FEW_BYTES = 1 << 16
+"""Groups of a node that stay as they are: the next node takes them as fast as merged ones, and a statement that merges
+a few takes a millisecond."""
 
 _NAMED = 3
 """Files of a leaf that an error names."""
@@ -273,11 +277,19 @@ class Incremental:
         pairs = list[Pair]()
         for head in missing:
             found = needed(head, sums, groups, turn.parts.has)
-            pairs += found.joined
+            pairs += chain.from_iterable(self._by_leaf(turn, pair, sums, groups) for pair in found.joined)
             one_in = _LITTLE if head[0] in sums.leaves else _LACKING
             if not turn.is_little(self.delta.fact, [sums.leaves[one] for one, _ in found.lacking], one_in):
                 pairs += [pair for pair in found.lacking if not turn.parts.has(pair[0])]
         return pairs
+
+    def _by_leaf(self, turn: Turn, pair: Pair, sums: Nodes, groups: Nodes) -> Iterable[Pair]:
+        """The leaves of a new node of many rows, else the node: when one of its files is replaced, the node is merged
+        of the sums of leaves."""
+        below = [*zip(sums.children.get(pair[0], ()), groups.children.get(pair[1], ()), strict=True)]
+        leaves = [sums.leaves[one] for one, _ in below if one in sums.leaves]
+        is_new = len(leaves) == len(below) > 0 and not turn.parts.has(pair[1])
+        return below if is_new and not turn.is_little(self.delta.fact, leaves, _LITTLE) else (pair,)
 
     def _part(self, turn: Turn, query: PartQuery, digest: str, tree: Nodes) -> Part:
         """A leaf or a node of the tree of a query."""
@@ -298,7 +310,10 @@ class Incremental:
         return turn.parts.put(digest, Part(self._merged(parts, query.types), parts[0].columns))
 
     def _merged(self, parts: Sequence[Part], types: Columns) -> pa.Table:
-        return parts[0].rows if len(parts) == 1 else self._merging.merged([one.rows for one in parts], types)
+        rows = [one.rows for one in parts]
+        if len(rows) > 1 and sum(one.get_total_buffer_size() for one in rows) > FEW_BYTES:
+            return self._merging.merged(rows, types)
+        return rows[0] if len(rows) == 1 else one_after_another(rows, types).combine_chunks()
 
 
 def incremental(

@@ -66,7 +66,7 @@ class Merging:
         """The rows of a query over merged parts. finished: the query by that which merges them."""
         if not parts:
             return arrow_output.table(self._connection, finished(self._totals(no_rows(types), types)))
-        rows = pa.concat_tables([part.rename_columns([name for name, _ in types]) for part in parts])
+        rows = one_after_another(parts, types)
         return self._prepared.answer(rows, types, lambda typed_rows: finished(self._totals(typed_rows, types)))
 
     def _totals(self, typed: str, types: Columns) -> str:
@@ -110,6 +110,11 @@ class Merging:
         ]
         inner = f"SELECT {', '.join(['*', *finished])} FROM ({totals})"
         return f"SELECT {', '.join(items)} FROM ({inner}) {growth.tail}"
+
+
+def one_after_another(parts: Sequence[pa.Table], types: Columns) -> pa.Table:
+    """The groups of several parts, not merged. types: their names and types."""
+    return pa.concat_tables([part.rename_columns([name for name, _ in types]) for part in parts])
 
 
 def _finished(term: Term) -> str:

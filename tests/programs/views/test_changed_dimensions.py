@@ -14,7 +14,9 @@ import pytest
 
 import qoop
 from qoop.catalog.table import Columns
+from qoop.programs.views import incremental
 from qoop.programs.views.merging import Merging
+from qoop.programs.views.planning import ViewPlanning
 from qoop.programs.views.views import ViewStatus
 
 JOINED = {
@@ -108,7 +110,10 @@ def status(session: qoop.Session, name: str = "v") -> ViewStatus:
 
 
 @pytest.mark.parametrize("name", JOINED)
-def test_a_changed_dimension_reads_no_file_of_the_fact(name: str, session: qoop.Session, world: World) -> None:
+def test_a_changed_dimension_reads_no_file_of_the_fact(
+    name: str, session: qoop.Session, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incremental, "FEW_BYTES", 200)  # the groups of larger nodes are merged
     draw, query = Random(name), JOINED[name]
     session.sql(f"CREATE MATERIALIZED VIEW v WITH (refresh_mode = 'incremental') AS {query}")
     for step in range(5):
@@ -214,13 +219,18 @@ def test_small_new_files_are_read_again_once_for_their_groups_below_the_joins(
 def test_a_replaced_file_merges_sums_and_leaves_the_groups_below_the_joins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 500 groups and two sums a leaf, the sums alone are merged on the way up; later the leaf is read once more."""
-    merged = list[int]()
-    of = Merging.merged
+    """Of 500 groups and two sums a leaf, the sums alone are taken on the way up, without a statement, and no groups are
+    joined; later the leaf is read once more."""
+    merged, joined = list[int](), list[int]()
+    of, join = Merging.merged, ViewPlanning.joined
 
     def counted(merging: Merging, parts: Sequence[pa.Table], *types: Columns) -> pa.Table:
         merged.append(sum(map(len, parts)))
         return of(merging, parts, *types)
+
+    def counted_joins(planning: ViewPlanning, text: str, types: Columns, rows: pa.Table, *others: object) -> pa.Table:
+        joined.append(len(rows))
+        return join(planning, text, types, rows, *others)  # type: ignore[arg-type]
 
     def put(number: int, factor: int) -> None:
         duckdb.sql(f"SELECT i AS k, i * {factor} AS v FROM range(500) t(i)").write_parquet(str(tmp_path / "draft"))
@@ -244,12 +254,15 @@ def test_a_replaced_file_merges_sums_and_leaves_the_groups_below_the_joins(
         connection.execute(f"CREATE VIEW dim AS FROM '{tmp_path}/dim.parquet'")
         session.sql(f"CREATE MATERIALIZED VIEW v WITH (refresh_mode = 'incremental') AS {query}")
         monkeypatch.setattr(Merging, "merged", counted)
+        monkeypatch.setattr(ViewPlanning, "joined", counted_joins)
         for number, name, read in ((3, "a", 500), (3, "a", 500), (9, "a", 500), (63, "b", 3 * 500 + 500)):
             merged.clear()
+            joined.clear()
             put(number, 1000 + read)
             if name == "b":
                 dimension(name)
             session.sql("REFRESH MATERIALIZED VIEW v")
-            assert status(session).rows_read == read and (sum(merged) <= 2 * 8 * 2) == (name == "a"), (number, merged)
+            assert status(session).rows_read == read
+            assert (not merged, not joined) == (name == "a", name == "a"), (number, merged, joined)
             found = Counter(session.sql("FROM v").fetchall())
             assert found and found == Counter(connection.execute(query).fetchall())

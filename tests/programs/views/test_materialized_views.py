@@ -121,8 +121,9 @@ def test_each_edition_is_duckdbs_answer_over_the_files_of_the_folder(
     assert status(session, "v").files == len(list(folder.iterdir())) + pieces and status(session, "v").incremental
 
 
+@pytest.mark.parametrize("most", [0, incremental.FEW_BYTES])
 def test_a_refresh_reads_the_new_files_alone(
-    session: qoop.Session, folder: Path, monkeypatch: pytest.MonkeyPatch
+    session: qoop.Session, folder: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     finished, final = list[int](), Merging.final
 
@@ -132,6 +133,7 @@ def test_a_refresh_reads_the_new_files_alone(
 
     monkeypatch.setattr(Merging, "final", counted)
     monkeypatch.setattr(incremental, "_MANY", 9)
+    monkeypatch.setattr(incremental, "FEW_BYTES", most)
     session.sql(f"CREATE MATERIALIZED VIEW v AS {VIEWS['groups']}")
     assert status(session, "v").rows_read == 500
     for number in range(20):
