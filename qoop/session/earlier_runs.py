@@ -342,7 +342,7 @@ class EarlierRuns:
     def is_unfinished(self, text: str) -> bool:
         """True if a run of the text has not ended, whether it is under way or not, or is to survive its process."""
         digest = normal_text(text).digest
-        if (self._lives / f"{digest}.json").exists():
+        if self._counts_lives(digest):
             return True
         with contextlib.suppress(OSError):  # no run has begun
             return any(name.startswith(digest) for name in os.listdir(self._folder))
@@ -354,6 +354,10 @@ class EarlierRuns:
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError, NotSealed), path.open("rb") as file:
                 text = _query(opened(file.read(), self._key)).text
                 yield path, text, is_locked(file)
+
+    def _counts_lives(self, digest: str) -> bool:
+        """True if the text has a record of its lives, which counts each of them once."""
+        return (self._lives / f"{digest}.json").exists()
 
     def _names(self) -> list[str]:
         return [name for name in os.listdir(self._folder) if name.endswith(".json")]
@@ -381,7 +385,7 @@ class EarlierRuns:
             run.path.unlink(missing_ok=True)
             if not run.path.name.endswith(_FAILED):
                 self._losses.add_lost()
-                if run.query is not None:
+                if run.query is not None and not self._counts_lives(run.path.name.partition("-")[0]):
                     self._losses.add_life(run.lasted)
         if len(names) > _MOST:
             self._trim(names)

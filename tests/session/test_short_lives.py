@@ -26,7 +26,7 @@ from qoop.query.output_losses import SHARED_TAKES, OutputLosses
 from qoop.query.plan_search import PlanSearch
 from qoop.query.planning import QueryPlanning
 from qoop.query.quick_plans import best_of
-from qoop.session.earlier_runs import EarlierRuns
+from qoop.session.earlier_runs import EarlierRuns, RunLosses
 from qoop.session.lives import RunLives
 
 RANKED = """
@@ -160,6 +160,7 @@ def test_a_place_learns_from_killed_processes_how_long_they_last(data: Path, tmp
     assert other.take()
     try:
         assert 0.0 < other.expected < lasted, "the first one counts when the second begins"
+        assert len(RunLosses(place).lives()) == 1, "once"
     finally:
         other.end(answered=False)
     assert RunLives(place, None, RANKED).expected == other.expected, "a process that says that it ends is no death"
