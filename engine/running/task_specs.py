@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
 
 from qoop.catalog.errors import PlanError
 from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.table import Table
+from qoop.engine.events import Committed
 from qoop.engine.frontier import Frontier, TaskNode
 from qoop.engine.running.attempts import Attempt
 from qoop.engine.running.retries import name
 from qoop.engine.state import Limits, Saving
-from qoop.engine.task import Slicing, TaskSpec, slices_of
+from qoop.engine.task import CheckpointKey, ResolvedInput, Slicing, TaskSpec, slices_of
 from qoop.planner.plan import Plan, Resources, Stage, StageId
 
 
@@ -44,16 +45,23 @@ class TaskSpecs:
                     known = ", ".join(sorted(self._tables)) or "none"
                     raise PlanError(f"{name(stage)} reads table {item.table}; the job has {known}")
 
-    def make(self, attempt: Attempt, task: TaskNode, frontier: Frontier, share: Resources | None) -> TaskSpec:
-        """The order of an attempt at a task of the plan that runs."""
-        stage = task.stage.stage
+    def make(
+        self,
+        attempt: Attempt,
+        task: TaskNode,
+        frontier: Frontier,
+        share: Resources | None,
+        facts: Mapping[CheckpointKey, Committed],
+    ) -> TaskSpec:
+        """The order of an attempt at a task of the plan that runs. facts: of the outputs that it reads."""
+        stage, inputs = task.stage.stage, frontier.inputs(task)
         # a non-deterministic output is worth nothing to another process
         durable = self._durable and not task.stage.dependent and self._saves(stage.id, frontier.plan, share)
         return TaskSpec(
             attempt=attempt.id,
             stage=stage,
             key=task.key,
-            inputs=frontier.inputs(task),
+            inputs=inputs,
             tables={item.table: self._tables[item.table] for item in stage.table_inputs},
             resources=attempt.resources,
             settings=frontier.plan.settings + self._settings,
@@ -66,14 +74,23 @@ class TaskSpecs:
             extra=attempt.extra,
             profiled=self._limits.profiled,
             path=task.stage.tail,
-            slicing=self._slicing(stage, frontier.plan) if durable else None,
+            slicing=self._slicing(stage, frontier.plan, inputs, facts) if durable else None,
         )
 
-    def _slicing(self, stage: Stage, plan: Plan) -> Slicing | None:
+    def _slicing(
+        self,
+        stage: Stage,
+        plan: Plan,
+        inputs: Sequence[ResolvedInput],
+        facts: Mapping[CheckpointKey, Committed],
+    ) -> Slicing | None:
         """The slices of a task that takes long for the life of its process; None: it cannot be cut, or nothing is known
         of lives."""
         seconds = self._limits.slice_seconds
-        if seconds == inf or not (most := slices_of(stage, stage.estimate.task_seconds, seconds)):
+        if seconds == inf:
+            return None
+        most = slices_of(stage, stage.estimate.task_seconds * _part_of_mean(inputs, facts), seconds)
+        if not most:
             return None
         divided = [item for item in stage.stage_inputs if item.mode == "partition"]
         return Slicing(most, {item.name: plan.by_id[item.stage].layout for item in divided}, seconds)
@@ -85,3 +102,17 @@ class TaskSpecs:
         if self._saved is None or self._saved[0] is not plan:
             self._saved = (plan, self._saving.stages(plan, share or Resources(1.0)))
         return stage in self._saved[1]
+
+
+def _part_of_mean(inputs: Sequence[ResolvedInput], facts: Mapping[CheckpointKey, Committed]) -> float:
+    """The rows that a task reads by partition, as a multiple of their mean over all partitions; 1 if there are none.
+
+    The groups of a key with few values lie in few partitions: a slice of another one only finds that it has no rows.
+    """
+    own, mean = 0, 0.0
+    for one in inputs:
+        if one.partition is not None:
+            rows = [facts[key].rows for key in one.keys]
+            own += sum(each[one.partition] for each in rows)
+            mean += sum(sum(each) / len(each) for each in rows)
+    return own / mean if mean else 1.0

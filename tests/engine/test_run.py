@@ -77,10 +77,15 @@ class Script:
     """A run, spoken to in short: ``"a.0"`` is part 0 of stage a."""
 
     def __init__(
-        self, plan: str, machine: Resources = MACHINE, limits: Limits | None = None, fallback_plan: str | None = None
+        self,
+        plan: str,
+        machine: Resources = MACHINE,
+        limits: Limits | None = None,
+        fallback_plan: str | None = None,
+        durable: bool = False,
     ) -> None:
         last = None if fallback_plan is None else make_plan(fallback_plan)
-        self.run = Run("j", {}, limits=limits or Limits(), fallback_plan=last)
+        self.run = Run("j", {}, limits=limits or Limits(), fallback_plan=last, durable=durable)
         self.now = 0.0
         self.attempts: dict[str, AttemptId] = {}
         self.specs: dict[AttemptId, CheckpointKey] = {}
@@ -254,6 +259,15 @@ def test_inputs_name_the_checkpoints_and_partitions_to_read() -> None:
     s.done("c.0", "c.1")
     (start,) = s.start("d.0")
     assert [(k.part, p) for k, p in start.spec.inputs[0].reads] == [(0, None), (1, None)]
+
+
+def test_a_task_is_cut_by_the_rows_that_it_reads() -> None:
+    """Of a key with few values most partitions have no rows."""
+    script = Script("a 1\nb 4 partition:a t=1\nc 1 all:b", limits=Limits(slice_seconds=0.2), durable=True)
+    [start] = script.start("a.0")
+    script.tell(TaskSucceeded(start.spec.attempt, Committed(start.spec.key, (0, 1, 60, 3), (8,) * 4, 0.5)))
+    slicings = [start.spec.slicing for start in script.start(*[f"b.{part}" for part in range(4)])]
+    assert [one.most for one in slicings if one is not None] == [1, 1, 4, 1]
 
 
 def test_the_longest_estimated_path_comes_first() -> None:
