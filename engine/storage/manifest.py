@@ -51,7 +51,7 @@ Range = tuple[int, int]
 """From which byte on, and how many."""
 
 FORMAT = "qoop-checkpoint"
-VERSION = 3
+VERSION = 4
 
 _PART_OF_DISK = 0.1
 _MOST = 100 * 10**9

@@ -20,7 +20,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
-from zlib import crc32
 
 import pyarrow as pa
 
@@ -29,11 +28,11 @@ from qoop.catalog.signed_json import opened, sealed
 from qoop.engine.digest import digest_to_json
 from qoop.engine.events import Committed
 from qoop.engine.storage.manifest import Range, Saved, committed_from_json, facts_to_json
-from qoop.engine.storage.segments import ALIGNMENT, Segment, append, write_all
+from qoop.engine.storage.segments import ALIGNMENT, Checksum, Segment, append, write_all
 from qoop.engine.task import CheckpointKey
 
 FORMAT = "qoop-pack"
-VERSION = 1
+VERSION = 2
 
 Index = tuple[tuple[Segment, ...], ...]
 """The segments of every output."""
@@ -78,14 +77,15 @@ def merge(stream: BinaryIO, sources: Sequence[tuple[Path, Index]], between: Call
 def _copy(file: BinaryIO, segment: Segment, stream: BinaryIO, end: int) -> int:
     """Append the bytes of a segment, if they are as they were written; where the file ends then."""
     file.seek(segment.offset)
-    left, checksum = segment.length, 0
+    left, checksum = segment.length, Checksum()
     while left:
         chunk = file.read(min(left, _CHUNK))
         if not chunk:
             raise OSError(f"{file.name} is cut short")
         write_all(stream, memoryview(chunk))
-        left, checksum = left - len(chunk), crc32(chunk, checksum)
-    if checksum != segment.checksum:
+        checksum.add(chunk)
+        left -= len(chunk)
+    if checksum.value != segment.checksum:
         raise OSError(f"{file.name} is corrupt")
     padding = -segment.length % ALIGNMENT
     write_all(stream, memoryview(bytes(padding)))

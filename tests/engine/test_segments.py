@@ -7,6 +7,7 @@ import io
 import os
 import subprocess
 import sys
+from itertools import combinations, pairwise
 from math import inf
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pytest
 
 from qoop.catalog.errors import DiskFull
 from qoop.engine.memory import anonymous_memory
-from qoop.engine.storage.segments import Damaged, joined, read_segment, write_segments
+from qoop.engine.storage.segments import Checksum, Damaged, checksum, joined, read_segment, write_segments
 
 ROWS = pa.table({"a": range(100_000)})
 WIDE = pa.decimal128(7, 2)
@@ -78,6 +79,24 @@ def test_a_file_that_was_changed_after_it_was_read_is_noticed(tmp_path: Path) ->
         stream.write(b"?")
     with pytest.raises(Damaged, match="checksum"):
         read_segment(path, segment)
+
+
+def test_a_checksum_depends_on_every_byte_and_block_and_not_on_the_pieces() -> None:
+    data = np.random.default_rng(1).bytes(100_001)
+    right = checksum(data)
+    for cuts in ([8, 4_072, 12_000], [1, 2, 3, 50_000], [4_071, 4_073, 99_999], [0, 0, 100_001]):
+        pieces = Checksum()
+        for begin, end in pairwise([0, *cuts, len(data)]):
+            pieces.add(pa.py_buffer(data[begin:end]))
+        assert pieces.value == right, cuts
+    for place in (0, 4_071, 4_072, 50_000, 99_999, 100_000):
+        assert checksum(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]) != right, place
+    blocks = [data[begin : begin + 4_096] for begin in range(0, len(data), 4_096)]
+    for one, other in combinations(range(len(blocks) - 1), 2):
+        swapped = list(blocks)
+        swapped[one], swapped[other] = blocks[other], blocks[one]
+        assert checksum(b"".join(swapped)) != right, (one, other)
+    assert len({checksum(data[:length]) for length in range(0, 9_000, 8)}) == 9_000 // 8
 
 
 def test_many_rows_are_read_without_memory_of_their_own_and_outlive_their_file(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import os
 import shutil
 import threading
 import time
-import zlib
 from collections.abc import Callable
 from dataclasses import astuple
 from pathlib import Path
@@ -29,6 +28,7 @@ from qoop.catalog.signed_json import opened, sealed
 from qoop.catalog.user_key import user_key
 from qoop.engine.history import Started
 from qoop.engine.kernel import Kernel
+from qoop.engine.storage.segments import checksum
 from qoop.query import bundle
 from qoop.query.job import Job
 
@@ -434,7 +434,7 @@ def test_planted_outputs_and_plans_are_not_believed(
         file.write_bytes(content)
         for segment in body["segments"]:
             rows = bytes(content)[segment["offset"] :][: segment["length"]]
-            segment["checksum"], segment["sha256"] = zlib.crc32(rows), hashlib.sha256(rows).hexdigest()
+            segment["checksum"], segment["sha256"] = checksum(rows), hashlib.sha256(rows).hexdigest()
         path.write_text(sealed(body))
     assert qoop.resume(tmp_path / "bundle", slots=2).result().fetchall() == expected
 

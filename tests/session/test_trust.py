@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from qoop.catalog.errors import CheckpointError
 from qoop.catalog.signed_json import opened, sealed
 from qoop.catalog.user_key import user_key
 from qoop.engine.storage.manifest import load_manifest
+from qoop.engine.storage.segments import checksum
 
 TEXT = "SELECT count(*) AS n, sum(a) AS s FROM t WHERE a < 100"
 RIGHT = [(100, 4950)]
@@ -107,7 +107,7 @@ def plant(place: Path) -> int:
         file.write_bytes(content)
         for segment in body["segments"]:
             rows = bytes(content)[segment["offset"] :][: segment["length"]]
-            segment["checksum"] = zlib.crc32(rows)
+            segment["checksum"] = checksum(rows)
             segment["sha256"] = hashlib.sha256(rows).hexdigest() if segment["sha256"] else ""
         path.write_text(sealed(body))
     return planted

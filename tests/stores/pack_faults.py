@@ -21,7 +21,6 @@ import sys
 import tempfile
 import threading
 import time
-import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from unittest.mock import patch
@@ -37,6 +36,7 @@ from qoop.engine.storage import merging
 from qoop.engine.storage.listing import is_pack
 from qoop.engine.storage.manifest import Saved, Unsaved, load_manifest
 from qoop.engine.storage.packs import load_pack
+from qoop.engine.storage.segments import checksum
 from qoop.engine.storage.shared_store import SharedCheckpoints
 from qoop.engine.task import CheckpointKey
 
@@ -286,7 +286,7 @@ class Schedule:
 
 
 def _is_whole(saved: Saved, data: memoryview) -> bool:
-    return all(zlib.crc32(data[one.offset :][: one.length]) == one.checksum for one in saved.segments)
+    return all(checksum(data[one.offset :][: one.length]) == one.checksum for one in saved.segments)
 
 
 def run(seed: str, place: int, folder: Path) -> str:
