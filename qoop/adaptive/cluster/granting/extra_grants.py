@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from qoop.adaptive.cluster.granting.extra_slots import ExtraSlots, extra_grant, most_extra, on_slots
+from qoop.adaptive.cluster.granting.extra_slots import ExtraSlots, extra_grant, most_extra, on_slots, uncounted
 from qoop.adaptive.cluster.granting.short_tenants import Rank
 from qoop.engine.task import JobId
 
@@ -53,20 +53,27 @@ class ExtraGrants:
         due = granter.waiting.fairly(
             self._slots.due(granter.waiting, lambda job: self._jobs[job].run, now), self._driver.capacity
         )
+        ending = uncounted(self._driver.extra(), self._running()) if due else frozenset()
         for request in sorted(due, key=lambda one: self._slots.rank(self._jobs[one.job])):
             brief = self._slots.is_brief(self._jobs[request.job].run)
             allowed = granter.limits.memory(self._jobs[request.job])
-            grant = extra_grant(request, self._driver.availability(), self._driver.extra(), brief, allowed)
+            extra = {attempt: place for attempt, place in self._driver.extra().items() if attempt not in ending}
+            grant = extra_grant(request, self._driver.availability(), extra, brief, allowed)
             if grant is not None:
                 self._slots.begun(granter.start(grant, now), brief)
             elif brief:
                 pressed.append(self._slots.rank(self._jobs[request.job]))
         self._end_not_brief(min(pressed, default=None), now)
 
+    def _running(self) -> list[Running]:
+        """The attempts on extra slots that are not to end."""
+        if not self._driver.extra():
+            return []
+        return [one for job in self._jobs.values() for one in job.run.running() if one.extra]
+
     def _end_not_brief(self, pressed: Rank | None, now: float) -> None:
         """Stop attempts that have an extra slot for being thought short, unless another is left for short ones."""
-        extra = self._driver.extra()
-        running = [one for job in self._jobs.values() for one in job.run.running() if one.extra] if extra else []
+        running = self._running()
         for one in self._slots.not_brief(running, self._jobs, pressed, now):
             self._note_tick()
             here = [other.attempt for other in running if other.machine == one.machine]
@@ -75,6 +82,7 @@ class ExtraGrants:
                 why = "it is not short, and the last slot on top of what there is is for those that are"
                 job = one.attempt.task.job
                 self._order(job, self._jobs[job].run.give_up([one.attempt], why, now=now))
+                self._slots.next_at = now  # for the jobs that wait, since it no longer counts
 
     def interrupt(self, waiting: Sequence[Request], now: float) -> None:
         """Interrupt a task for a job that has waited for long enough with nothing running."""
