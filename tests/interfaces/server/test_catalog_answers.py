@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -73,6 +74,11 @@ def test_columns_have_the_types_of_postgresql(ana: Any) -> None:
          [(4,)]),
         ("SELECT id, s.ctid FROM public.sales s WHERE id < 1", [(0, None)]),
         ('SELECT "ctid",id FROM sales LIMIT 0', []),
+        ("SELECT xmin::text::bigint, s.tableoid::regclass AS t, id FROM sales s WHERE id < 1", [(None, None, 0)]),
+        ("SELECT width_bucket(x, 0, 1, 100), width_bucket(x, 5, 0, 4) FROM (VALUES (0.29), (-1), (1), (NULL)) t(x)",
+         [(30, 4), (0, 5), (101, 4), (None, None)]),
+        ("SELECT to_number(' -1,234.56', '9G999D9'), to_number('12', '099'), encode('a'::bytea, 'hex')",
+         [(Decimal("-1234.5"), 12, "61")]),
         ("SELECT generate_series(1, 3)::int AS n, id FROM sales WHERE id = 7", [(1, 7), (2, 7), (3, 7)]),
         ("SELECT n FROM generate_series(1, 2) AS g(n) WHERE len(generate_series(1, 3)) = 3", [(1,), (2,)]),
         (
@@ -180,3 +186,32 @@ def test_a_plan_as_json(ana: Any) -> None:
     assert "(cost=0.00.." in line
     with pytest.raises(psycopg.errors.InsufficientPrivilege, match="ANALYZE"):
         ana.execute("EXPLAIN (ANALYZE, FORMAT JSON) SELECT 1")
+
+
+def test_statements_are_prepared_in_sql(ana: Any) -> None:
+    """As psql, and poolers of connections, send them; those of a client's library have the same names."""
+    ana.execute(
+        "PREPARE one (int, text) AS SELECT id + $1, $2 || '!' FROM public.sales WHERE id < $1 ORDER BY 1 LIMIT 1"
+    )
+    assert ana.execute("EXECUTE one (2, 'it''s')").fetchall() == [(2, "it's!")]
+    assert ana.execute("EXECUTE one (1 + 0, NULL);", prepare=True).fetchall() == [(1, None)]
+    ana.execute("PREPARE classes AS SELECT count(*) FROM pg_class WHERE relname = $1")
+    assert ana.execute("EXECUTE classes ('sales')").fetchall() == [(1,)]
+    for text, message in (
+        ("PREPARE one AS SELECT 1", "already"),
+        ("EXECUTE one (2)", "has 2 parameters, and there are 1 values"),
+        ("EXECUTE classes", "no value"),
+        ("PREPARE two AS DELETE FROM sales", "only reads"),
+        ("PREPARE two AS BEGIN", "takes a query"),
+        ("PREPARE two (int)", "PREPARE name"),
+        ("PREPARE TRANSACTION 'x'", "only reads"),
+        ("EXECUTE two", "no prepared statement"),
+    ):
+        with pytest.raises(psycopg.Error, match=message):
+            ana.execute(text)
+    ana.execute("DEALLOCATE one")
+    with pytest.raises(psycopg.Error, match="no prepared statement 'one'"):
+        ana.execute("EXECUTE one (2, 'a')")
+    ana.execute("DISCARD ALL")
+    with pytest.raises(psycopg.Error, match="no prepared statement 'classes'"):
+        ana.execute("EXECUTE classes ('sales')")

@@ -27,20 +27,23 @@ from qoop.interfaces.server.postgres.portals import (
     KeptTexts,
     Portal,
     Prepared,
+    PreparedStatements,
     all_rows,
     columns_of,
     described,
     named_as_postgres,
     text_rows,
 )
-from qoop.interfaces.server.postgres.public_schema import without_ctid, without_public
+from qoop.interfaces.server.postgres.public_schema import without_public, without_system_columns
 from qoop.interfaces.server.postgres.rows import Columns, Write, description, formats_of, in_style, rows
 from qoop.interfaces.server.postgres.sqlstates import FAILED_TRANSACTION, failed
 from qoop.interfaces.server.postgres.utility_statements import (
     CloseCursor,
     Deallocate,
     Declare,
+    Execute,
     Fetch,
+    Prepare,
     Reset,
     Set,
     Show,
@@ -74,9 +77,9 @@ class Client:
         self.settings = viewer.client_settings
         self.text, self.text_since = "", datetime.now(UTC)
         self._status = "I"
-        self._prepared: dict[str, Prepared] = {}
-        self._portals: dict[str, Portal] = {}
         self._kept = KeptTexts(service.quota, user.name)
+        self._prepared = PreparedStatements(self._kept)
+        self._portals: dict[str, Portal] = {}
         self._skipping = False  # until Sync, after an error
         self._lock = threading.Lock()
         self._runs: UserQuery | CatalogQuestion | None = None
@@ -113,8 +116,7 @@ class Client:
         finally:
             self._close_portals(Cancelled("the client has gone"))
             self._cursors.close(None, Cancelled("the client has gone"))
-            for name in list(self._prepared):
-                self._kept.forget(self._prepared, name)
+            self._prepared.deallocate(None)
 
     def _answer_message(self, kind: bytes, body: Reader) -> None:
         text = ""
@@ -189,12 +191,12 @@ class Client:
         if len(statements) > 1:
             raise QueryError(f"one statement is prepared at a time, not {len(statements)}")
         statement = Prepared(statements[0] if statements else "", [one & 0xFFFFFFFF for one in types])
-        self._kept.keep(self._prepared, name, statement)
+        self._prepared.keep(name, statement)
         self._wire.put(messages.message(b"1"))
         return text
 
     def _bind(self, body: Reader) -> None:
-        name, statement = body.text(), self._statement(body.text())
+        name, statement = body.text(), self._prepared[body.text()]
         forms = body.numbers(2)
         sizes = body.number(2)
         data = [None if (size := body.number(4)) < 0 else body.raw(size) for _ in range(sizes)]
@@ -218,7 +220,7 @@ class Client:
             answer = self._of_portal(self._portal(name))
             self._wire.put(described(() if answer.copy else answer.columns, answer.formats))
             return
-        statement = self._statement(name)
+        statement = self._prepared[name]
         types = self._types(statement)
         self._wire.put(messages.message(b"t", messages.short(len(types)), *map(messages.unsigned, types)))
         self._wire.put(described(self._columns(statement, types), ()))
@@ -251,6 +253,8 @@ class Client:
                 return ((name, "VARCHAR"),)
             case Fetch(moves=False):
                 return self._cursors[statement.name].columns
+            case Execute():
+                return self._query_columns(self._prepared.executed(statement))
         return ()
 
     def _query_columns(self, text: str) -> Columns:
@@ -270,7 +274,7 @@ class Client:
 
     def _close(self, kind: bytes, name: str) -> None:
         if kind == b"S":
-            self._kept.forget(self._prepared, name)
+            self._prepared.forget(name)
         else:
             self._forget_portal(name)
         self._wire.put(messages.message(b"3"))
@@ -284,11 +288,6 @@ class Client:
         for name in list(self._portals):
             self._forget_portal(name, error)
         self._runs = None
-
-    def _statement(self, name: str) -> Prepared:
-        if name not in self._prepared:
-            raise QueryError(f"there is no prepared statement {name!r}")
-        return self._prepared[name]
 
     def _portal(self, name: str) -> Portal:
         if name not in self._portals:
@@ -335,10 +334,13 @@ class Client:
                 if everything:
                     self._discard()
                 return Answer(words=tag)
+            case Prepare():
+                self._prepared.prepare(statement)
+                return Answer(words="PREPARE")
+            case Execute():
+                return self._rows_of(self._prepared.executed(statement), requested)
             case Deallocate(name=one):
-                for each in [*self._prepared] if one is None else [one]:
-                    self._statement(each)
-                    self._kept.forget(self._prepared, each)
+                self._prepared.deallocate(one)
                 return Answer(words="DEALLOCATE ALL" if one is None else "DEALLOCATE")
             case Declare():
                 self._declare(statement)
@@ -362,8 +364,7 @@ class Client:
     def _discard(self) -> None:
         """DISCARD ALL: what the client keeps goes."""
         self._cursors.close(None)
-        for name in list(self._prepared):
-            self._kept.forget(self._prepared, name)
+        self._prepared.deallocate(None)
 
     def _declare(self, statement: Declare) -> None:
         if statement.name in self._cursors:
@@ -446,7 +447,7 @@ class Client:
     def _plain(self, text: str) -> str:
         """A query without what PostgreSQL alone has: its name for the schema of the tables, and some functions."""
         session = self._service.session
-        return with_duckdb_calls(without_ctid(without_public(text, session, self._viewer.database), session))
+        return with_duckdb_calls(without_system_columns(without_public(text, session, self._viewer.database), session))
 
     def _started(self, text: str) -> tuple[UserQuery, Result, Iterator[Result]]:
         """A query that has begun, its first part, and the others."""

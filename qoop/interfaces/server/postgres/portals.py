@@ -11,21 +11,25 @@ from qoop.catalog.errors import QueryError, TooMuch
 from qoop.interfaces.server.postgres import messages
 from qoop.interfaces.server.postgres.catalog.column_names import column_names
 from qoop.interfaces.server.postgres.catalog.types import sized
+from qoop.interfaces.server.postgres.parameters import with_expressions
 from qoop.interfaces.server.postgres.rows import Columns, Write, description, rows
 
 if TYPE_CHECKING:
     from qoop.interfaces.server.limits import TextQuota
     from qoop.interfaces.server.postgres.copying import Copy
+    from qoop.interfaces.server.postgres.utility_statements import Execute, Prepare
     from qoop.interfaces.server.queries import UserQuery
     from qoop.query.result import Result
 
 
 @dataclass
 class Prepared:
-    """A prepared statement. types: of its parameters, as PostgreSQL numbers them; 0: not told."""
+    """A prepared statement. types: of its parameters, as PostgreSQL numbers them; 0: not told. casts: the same, as an
+    SQL text has them."""
 
     text: str
     types: Sequence[int]
+    casts: Sequence[str] = ()
 
 
 @dataclass
@@ -69,6 +73,49 @@ class KeptTexts:
             self._quota.leave(self._user, size)
             self._bytes -= size
         return one
+
+
+class PreparedStatements:
+    """The prepared statements of a client, by name: those of the protocol, and those of SQL."""
+
+    def __init__(self, kept: KeptTexts) -> None:
+        self._kept = kept
+        self._by_name: dict[str, Prepared] = {}
+
+    def __getitem__(self, name: str) -> Prepared:
+        """Raises QueryError if there is none."""
+        if name not in self._by_name:
+            raise QueryError(f"there is no prepared statement {name!r}")
+        return self._by_name[name]
+
+    def keep(self, name: str, one: Prepared) -> None:
+        """Keep a statement in the place of that of its name. Raises TooMuch."""
+        self._kept.keep(self._by_name, name, one)
+
+    def forget(self, name: str) -> None:
+        """Forget the one of a name, if there is one."""
+        self._kept.forget(self._by_name, name)
+
+    def prepare(self, statement: Prepare) -> None:
+        """PREPARE in SQL. Raises QueryError if there is one of that name, TooMuch."""
+        if statement.name in self._by_name:
+            raise QueryError(f'there is a prepared statement "{statement.name}" already: DEALLOCATE it first')
+        self.keep(statement.name, Prepared(statement.query, (), statement.types))
+
+    def executed(self, statement: Execute) -> str:
+        """The query of an EXECUTE in SQL, with its values. Raises QueryError."""
+        found, count = self[statement.name], len(statement.values)
+        if found.casts and count != len(found.casts):
+            raise QueryError(f'"{statement.name}" has {len(found.casts)} parameters, and there are {count} values')
+        casts = (*found.casts, *[""] * count)
+        pairs = zip(statement.values, casts, strict=False)
+        return with_expressions(found.text, [f"CAST({one} AS {cast})" if cast else f"({one})" for one, cast in pairs])
+
+    def deallocate(self, name: str | None) -> None:
+        """DEALLOCATE in SQL of one, or of all: None. Raises QueryError if there is none of that name."""
+        for each in [*self._by_name] if name is None else [name]:
+            self[each]
+            self.forget(each)
 
 
 @dataclass

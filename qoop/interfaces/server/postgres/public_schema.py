@@ -1,14 +1,13 @@
 """Queries that name what only PostgreSQL has: the schema `public`, where its clients find the tables and which DuckDB
-calls main, and the column `ctid`, by which editors of tables find a row again that they change."""
+calls main, and system columns, by which editors of tables find a row again that they change."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from qoop.catalog.by_text import LONG
-from qoop.catalog.lexer import Lexeme, lexed
-from qoop.interfaces.server.postgres.catalog.operands import follow, is_item, rewritten
+from qoop.catalog.lexer import lexed
+from qoop.interfaces.server.postgres.catalog.operands import follow, is_item, rewritten, type_end
 
 if TYPE_CHECKING:
     from qoop.session.session import Session
@@ -37,24 +36,30 @@ def without_public(text: str, session: Session, database: str = "") -> str:
     return done
 
 
-def without_ctid(text: str, session: Session) -> str:
-    """The text with NULL in the place of each item ``ctid``, unless a table has a column of that name."""
-    if "ctid" not in text.lower() or len(text) >= LONG:
+_SYSTEM_COLUMNS = ("ctid", "xmin", "xmax", "cmin", "cmax", "tableoid")
+
+
+def without_system_columns(text: str, session: Session) -> str:
+    """The text with NULL in the place of each item that is a system column, unless a table has a column of its name.
+
+    Only items of a SELECT, with casts or not: in a condition a NULL would leave out all rows.
+    """
+    lower = text.lower()
+    names = {name for name in _SYSTEM_COLUMNS if name in lower}
+    if not names or len(text) >= LONG:
         return text
-    if any(name.lower() == "ctid" for table in session.tables().values() for name, _ in table.columns):
-        return text
+    names -= {name.lower() for table in session.tables().values() for name, _ in table.columns}
     words = lexed(text).words
 
     def change(place: int) -> tuple[str, int] | None:
         end = place + 3 if follow(words, place + 1, ".") else place + 1
-        found = _is_ctid(words, place, end) and is_item(words, place)
-        return ("CAST(NULL AS VARCHAR) AS ctid", end) if found else None
+        name = (words[end - 1].name or "").lower() if end < len(words) else ""
+        if name not in names or not words[place - 1].says(",", "SELECT") or not is_item(words, place):
+            return None
+        while follow(words, end, "::"):
+            end = type_end(words, end + 1)
+        if words[end : end + 1] and words[end].says(",", "FROM"):
+            return f"CAST(NULL AS VARCHAR) AS {name}", end
+        return ("CAST(NULL AS VARCHAR)", end) if words[end : end + 1] and words[end].says("AS") else None
 
     return rewritten(text, words, change)
-
-
-def _is_ctid(words: Sequence[Lexeme], place: int, end: int) -> bool:
-    """True if the name between these places is that column, and has no other name and no part in an expression."""
-    if end >= len(words) or (words[end - 1].name or "").lower() != "ctid":
-        return False
-    return words[place - 1].says(",", "SELECT") and words[end].says(",", "FROM")

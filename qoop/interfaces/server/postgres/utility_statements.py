@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from qoop.catalog.errors import Forbidden, ParseError
-from qoop.catalog.lexer import Lexeme, lexed
+from qoop.catalog.lexer import Lexeme, behind_closing, lexed, list_items
 from qoop.catalog.value import value
 
 Status = Literal["I", "T", "E"]
@@ -44,6 +44,23 @@ class Reset:
 
     tag: str
     everything: bool = False
+
+
+@value
+class Prepare:
+    """PREPARE of a query. types: of its parameters, as they are written; the last ones may lack."""
+
+    name: str
+    types: tuple[str, ...]
+    query: str
+
+
+@value
+class Execute:
+    """EXECUTE of a prepared statement. values: expressions."""
+
+    name: str
+    values: tuple[str, ...]
 
 
 @value
@@ -85,7 +102,7 @@ class CloseCursor:
     name: str | None
 
 
-Utility = Transaction | Set | Show | Reset | Deallocate | Declare | Fetch | CloseCursor
+Utility = Transaction | Set | Show | Reset | Prepare | Execute | Deallocate | Declare | Fetch | CloseCursor
 
 _WRITES = (
     "INSERT", "UPDATE", "DELETE", "MERGE", "CREATE", "ALTER", "DROP", "TRUNCATE", "GRANT", "REVOKE", "COMMENT",
@@ -101,6 +118,8 @@ def utility(text: str, status: str) -> Utility | None:
     (Transaction(tag='BEGIN', status='T'), Transaction(tag='ROLLBACK', status='I'), Show(name='client_encoding'), None)
     >>> utility("FETCH BACKWARD 5 IN c", "T")
     Fetch(name='c', count=5, backward=True, to='steps', moves=False)
+    >>> utility("PREPARE p (int, text[]) AS SELECT $1", "I"), utility("EXECUTE p (1, f(2, 3));", "I")
+    (Prepare(name='p', types=('int', 'text[]'), query='SELECT $1'), Execute(name='p', values=('1', 'f(2, 3)')))
     """
     words = [word for word in lexed(text).words if word.text != ";"]
     first = words[0].text.upper() if words and words[0].kind == "word" else ""
@@ -121,6 +140,10 @@ def utility(text: str, status: str) -> Utility | None:
             return _show(words[1:])
         case "DISCARD":
             return Reset(f"DISCARD {words[1].text.upper() if len(words) > 1 else 'ALL'}", True)
+        case "PREPARE":
+            return _prepare(text, words)
+        case "EXECUTE":
+            return _execute(text, words)
         case "DEALLOCATE":
             return Deallocate(_name_or_all(words[2:] if words[1:] and words[1].says("PREPARE") else words[1:]))
         case "LISTEN" | "UNLISTEN":
@@ -215,6 +238,35 @@ def _value(words: Sequence[Lexeme]) -> str | None:
         (word.text[1:-1].replace("''", "'") if word.kind == "string" else word.name or word.text) for word in words
     ]
     return " ".join(signs).replace(" , ", ", ").replace("- ", "-")
+
+
+def _prepare(text: str, words: Sequence[Lexeme]) -> Prepare:
+    if _says(words[1:], "TRANSACTION"):
+        raise Forbidden("PREPARE TRANSACTION is refused: this server only reads")
+    types, after = _in_parentheses(text, words, 2)
+    if len(words) < after + 2 or words[1].name is None or not words[after].says("AS"):
+        raise ParseError("a statement is prepared as PREPARE name [(type, …)] AS query")
+    query = text[words[after + 1].start :].strip().rstrip(";")
+    if utility(query, "T") is not None:
+        raise ParseError("PREPARE takes a query")
+    return Prepare(_folded(words[1]), types, query)
+
+
+def _execute(text: str, words: Sequence[Lexeme]) -> Execute:
+    values, after = _in_parentheses(text, words, 2)
+    if len(words) != after or words[1].name is None:
+        raise ParseError("a statement is executed as EXECUTE name [(value, …)]")
+    return Execute(_folded(words[1]), values)
+
+
+def _in_parentheses(text: str, words: Sequence[Lexeme], at: int) -> tuple[tuple[str, ...], int]:
+    """The items of a list in parentheses that may be at a place, and the place behind it."""
+    if at >= len(words) or words[at].text != "(":
+        return (), at
+    end = behind_closing(words, at)
+    inside = words[at + 1 : end - 1]
+    items = (inside[first:after] for first, after in list_items(inside))
+    return tuple(text[item[0].start : item[-1].end] for item in items if item), end
 
 
 def _declare(text: str, words: Sequence[Lexeme]) -> Declare:

@@ -23,6 +23,17 @@ _CALLS: Mapping[str, str] = {
     "to_date": "CAST(strptime({0}, {1}) AS DATE)",
 }  # fmt: skip
 """Calls with a format as their last argument."""
+_BUCKET = "floor((({0}) - ({1})) * CAST({3} AS BIGINT) / (({2}) - ({1})))"
+_BUCKETS = (
+    f"CASE WHEN {_BUCKET} < 0 THEN 0 WHEN {_BUCKET} >= {{3}} THEN {{3}} + 1 "
+    f"WHEN {_BUCKET} IS NOT NULL THEN CAST({_BUCKET} AS INTEGER) + 1 END"
+)
+_CODED: Mapping[tuple[str, str], str] = {
+    ("encode", "'hex'"): "lower(hex({0}))", ("encode", "'base64'"): "to_base64({0})",
+    ("decode", "'hex'"): "unhex({0})", ("decode", "'base64'"): "from_base64({0})",
+}  # fmt: skip
+"""Calls by their last argument."""
+_DIGITS = re.compile(r"(?:FM)?S?([09GL,$]*)(?:[D.]([09]*))?")
 _INITIALS = (
     "list_aggregate([upper(w[1]) || lower(w[2:]) FOR w IN regexp_extract_all({0}, '[[:alnum:]]+|[^[:alnum:]]+')], "
     "'string_agg', '')"
@@ -40,7 +51,10 @@ RENAMED = {
 _IGNORING_CASE = {"~*": "~", "!~*": "!~"}
 _PATHS: Mapping[str, str] = {"#>": "json_extract", "#>>": "json_extract_string"}
 _PATH = re.compile(r"""'\{[^'"{}\\]*\}'""")
-_SIGNS = (*_CALLS, *_OF_ONE, *RENAMED, *_IGNORING_CASE, "substring", "'{", "name", "generate_series")
+_SIGNS = (
+    *_CALLS, *_OF_ONE, *RENAMED, *_IGNORING_CASE, "substring", "'{", "name", "generate_series", "width_bucket",
+    "encode", "decode", "to_number",
+)  # fmt: skip
 """Each text that is rewritten has one of these."""
 
 
@@ -138,10 +152,27 @@ def duckdb_call(name: str, inside: Sequence[Lexeme], written: Callable[[Sequence
     arguments = [inside[first:after] for first, after in list_items(inside)]
     if name in _OF_ONE and len(arguments) == 1:
         return _OF_ONE[name].format(written(arguments[0]))
+    if name == "width_bucket" and len(arguments) == 4:
+        return f"({_BUCKETS.format(*map(written, arguments))})"
+    if name in ("encode", "decode", "to_number") and len(arguments) == 2 and len(arguments[1]) == 1:
+        return _by_constant(name, written(arguments[0]), arguments[1][0].text)
     if name not in _CALLS or len(arguments) != 2 or len(arguments[1]) != 1 or arguments[1][0].kind != "string":
         return None
     pattern = strftime_format(arguments[1][0].text[1:-1])
     return None if pattern is None else _CALLS[name].format(written(arguments[0]), f"'{pattern}'")
+
+
+def _by_constant(name: str, value: str, constant: str) -> str | None:
+    """A call whose last argument is a constant: a coding, or the pattern of a number."""
+    if name != "to_number":
+        coded = _CODED.get((name, constant.lower()))
+        return None if coded is None else coded.format(value)
+    found = _DIGITS.fullmatch(constant[1:-1].upper())
+    if found is None:
+        return None
+    whole, digits = sum(sign in "09" for sign in found[1]), len(found[2] or "")
+    number = f"'^[+-]?[0-9]{{0,{whole}}}([.][0-9]{{0,{digits}}})?'"
+    return f"CAST(regexp_extract(regexp_replace({value}, '[^0-9.+-]', '', 'g'), {number}) AS DECIMAL(38, {digits}))"
 
 
 def _matched(inside: Sequence[Lexeme], written: Callable[[Sequence[Lexeme]], str]) -> str | None:
