@@ -21,6 +21,11 @@ MACROS = (
     "CREATE MACRO rows_of(which, most := 5) AS TABLE SELECT i, k FROM t WHERE k = which AND i < most * 10 ORDER BY i",
     "CREATE MACRO three() AS TABLE VALUES (1), (2), (3)",
     "CREATE MACRO evens(a) AS list_filter(range(a), lambda x: x % 2 = 0)",
+    "CREATE MACRO typed(a BIGINT, b DECIMAL(10, 2) := 1.5, c := 'z') AS typeof(a) || typeof(b) || c",
+    "CREATE MACRO lists(a DOUBLE, b INT[] := [1]) AS TABLE SELECT typeof(a) AS x, b AS y",
+    "CREATE MACRO length_of(p) AS sqrt(p.x * p.x + p.y * p.y)",
+    "CREATE MACRO largest(q) AS (SELECT max(q.i) FROM t AS q)",
+    "CREATE MACRO of_table(name) AS TABLE FROM query_table(name)",
 )
 QUERIES = (
     "SELECT plus(i), plus(i, 1), plus(i, b := k), plus(b := 2, a := i) AS x FROM t ORDER BY i LIMIT 5",
@@ -39,6 +44,12 @@ QUERIES = (
     "SELECT plus(1) UNION ALL SELECT 2 ORDER BY 1",
     "SELECT evens(k + 3), twice FROM (SELECT k, k AS twice FROM t WHERE i < 4) ORDER BY ALL",
     "SELECT 'plus(1)', plus(1) -- plus(2)",
+    "SELECT typed(1), typed(2, 3), typed(i::TINYINT, c := 'y') FROM t WHERE i < 2",
+    "SELECT * FROM lists(1), lists(2, [2, 3]) AS more",
+    "SELECT length_of({'x': 3, 'y': 4}), length_of(p), length_of(u.p) FROM (SELECT {'x': k, 'y': 1} AS p FROM t) u "
+    "ORDER BY ALL LIMIT 3",
+    "SELECT largest(7)",
+    "SELECT max(i) FROM of_table('t')",
 )
 
 
@@ -83,7 +94,7 @@ def test_views_call_macros_as_they_are_now(both: tuple[qoop.Session, duckdb.Duck
     [
         ("CREATE MACRO plus(a) AS a", "there is a macro plus already"),
         ("CREATE MACRO fresh(a) AS a + unknown", "unknown"),
-        ("CREATE MACRO fresh(a INTEGER) AS a", "have no types here"),
+        ("SELECT typed('a')", "add explicit type casts"),
         ("CREATE MACRO fresh(a) AS a, (a, b) AS a + b", "has one form"),
         ("CREATE MACRO main.fresh(a) AS a", "a name without a schema"),
         ("DROP MACRO fresh", "there is no macro fresh; there are: above, evens"),

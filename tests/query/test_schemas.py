@@ -56,6 +56,9 @@ def oracle() -> Iterator[duckdb.DuckDBPyConnection]:
         "FROM s.viewed",
         "WITH t AS (SELECT 1 AS one) SELECT t.one, b.x FROM t, s.t AS b",
         "DESCRIBE s.t",
+        "FROM query('SELECT max(x) AS m FROM s.t; -- all')",
+        "SELECT q.x FROM query_table(['s.t', 'main.t']) AS q WHERE q.x > 4",
+        "FROM query('FROM query(''SELECT 5 AS five'')')",
         "SHOW SCHEMAS",
         "SHOW TABLES FROM s",
         "SHOW TABLES FROM main",
@@ -69,6 +72,28 @@ def test_it_is_as_in_duckdb(session: qoop.Session, oracle: duckdb.DuckDBPyConnec
     found, expected = session.sql(text), oracle.execute(text)
     assert found.columns == [name for name, *_ in expected.description or ()]
     assert sorted(map(repr, found.fetchall())) == sorted(map(repr, expected.fetchall())) != []
+
+
+def test_temporary_tables_have_the_names_that_duckdb_gives_them() -> None:
+    made = (
+        "CREATE TEMP TABLE t AS FROM range(4) r(b); CREATE TEMP TABLE temp.u AS SELECT 2 AS b;"
+        "INSERT INTO temp.t SELECT b + 9 FROM temp.main.u; UPDATE temp.main.t SET b = -b WHERE temp.t.b = 3;"
+        "DELETE FROM temp.t WHERE b IN (FROM temp.u); ALTER TABLE temp.t ADD COLUMN c INTEGER"
+    )
+    texts = (
+        "SELECT temp.t.b, t.c, temp.main.u.b FROM temp.t JOIN temp.main.u ON t.b < u.b ORDER BY ALL",
+        "SELECT x.b, temp.b FROM temp.t AS x, temp.u AS temp ORDER BY ALL",
+    )
+    with qoop.connect(slots=1, memory="500MB") as session, duckdb.connect() as oracle:
+        for run in (session.sql, oracle.execute):
+            run(made)
+        for text in texts:
+            assert session.sql(text).fetchall() == oracle.execute(text).fetchall() != []
+        with pytest.raises(qoop.BindError, match="nothing does not exist"):
+            session.sql("FROM temp.nothing")
+        session.sql("DROP TABLE temp.t")
+        with pytest.raises(qoop.BindError, match="t does not exist"):
+            session.sql("FROM t")
 
 
 def test_use_says_which_schema_names_are_of(session: qoop.Session) -> None:

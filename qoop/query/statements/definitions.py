@@ -27,6 +27,7 @@ from qoop.query.statements.plain_names import (
     reads,
     with_file_names,
     with_plain_names,
+    with_queries,
 )
 from qoop.query.statements.views import View
 
@@ -95,6 +96,7 @@ class Definitions:
         read.
         """
         with self.names.lock:
+            text = self._with_queries(text)
             written = self._without_macros(text)
             read = self._as_read(written)
             if self._macros is None or written == text:
@@ -125,8 +127,12 @@ class Definitions:
         return expanded
 
     def _without_macros(self, text: str) -> str:
-        """A text with the bodies of macros in place of their calls."""
-        return text if self._macros is None else self._macros.expand(text)
+        """A text with the bodies of macros in place of their calls, and queries in place of those that name them."""
+        return self._with_queries(text if self._macros is None else self._macros.expand(text))
+
+    def _with_queries(self, text: str) -> str:
+        """A text with the queries that it names by texts; a locked session names none so."""
+        return text if self.names.locked else with_queries(text)
 
     def with_plain_names(self, text: str) -> str:
         """A text with one name for each table (:mod:`qoop.query.statements.plain_names`); an expression over the
@@ -150,7 +156,7 @@ class Definitions:
             text = with_file_names(text, self._endings, self._columns_of_file)
         names = [*self._catalog.tables(), *self.names.views.names()]
         qualified = [name.lower() for name in names if "." in name and self.names.schema_of(name)]
-        return with_plain_names(text, qualified, catalog, schema, write, self.names.has)
+        return with_plain_names(text, qualified, catalog, schema, write, self.names.has, not self.names.locked)
 
     def _answer_of_catalog(self, expression: str) -> str:
         from qoop.query.statements.session_catalog import ask_catalog

@@ -14,14 +14,14 @@ from functools import partial
 
 from qoop.catalog.by_text import by_text
 from qoop.catalog.errors import ParseError
-from qoop.catalog.lexer import Lexeme, behind_closing, lexed, quoted
+from qoop.catalog.lexer import Lexeme, behind_closing, lexed, quoted, without_end
 from qoop.catalog.sources.files import sql_string
 from qoop.catalog.sources.register import CSV, JSON
 from qoop.catalog.stores.objects import without_options
 from qoop.catalog.value import value
-from qoop.planner.parse_tree import Names, Node, is_common_table, nodes, tree_of
+from qoop.planner.parse_tree import Names, Node, arguments_of, is_common_table, nodes, text_of, tree_of
 from qoop.planner.sql.sources import base_tables, is_long, tables_read
-from qoop.query.statements.databases.schemas import OWN
+from qoop.query.statements.databases.schemas import OWN, TEMPORARY
 
 _SWEEP = "sweep"
 _MAY_ASK_CATALOG = re.compile(rf"duckdb_|information_schema|pg_|sqlite_|pragma_|\b{_SWEEP}\W*\(", re.I)
@@ -37,6 +37,9 @@ _ALONE = ("DESCRIBE", "DESC", "SUMMARIZE", "SHOW", "TABLE")
 """Words before a table that has no alias there."""
 
 _CATALOG_SCHEMAS = ("information_schema", "pg_catalog")
+
+_MAY_NAME_TEMPORARY = re.compile(rf"\b{TEMPORARY}\W*\.", re.I)
+_BY_TEXT = re.compile(r"\bquery(?:_table)?\W*\(", re.I)
 
 _GLOB = frozenset("*?[")
 
@@ -60,13 +63,14 @@ def with_plain_names(
     default: str | None = None,
     write: Callable[[str], str] = quoted,
     is_own: Callable[[str], bool] = lambda name: False,
+    temporary: bool = False,
 ) -> str:
     """The text with every table by one name.
 
     qualified: names of tables with dots in them, in lower case. catalog: makes a table of the rows of an
     expression over the catalog, and returns its name; None: the catalog is not read. default: the schema of names
     without a dot, if it has such a table. write: the name of a table in SQL. is_own: true for the name of a table or
-    view, which hides what the catalog has by it.
+    view, which hides what the catalog has by it. temporary: DuckDB's database of temporary tables may be named.
 
     >>> with_plain_names("SELECT s2.t2.x, t3.y FROM s2.t2 JOIN s2.T3 AS t3 USING (x)", ["s2.t2", "s2.t3"], None)
     'SELECT t2.x, t3.y FROM "s2.t2" AS t2 JOIN "s2.T3" AS t3 USING (x)'
@@ -74,12 +78,51 @@ def with_plain_names(
     'FROM "rows of pragma_table_info(\\'a\\')" AS pragma_table_info WHERE pk'
     """
     may_ask = catalog is not None and _MAY_ASK_CATALOG.search(text) is not None
-    if is_long(text) or not (may_ask or default or any(_holds(text, name) for name in qualified)):
+    temporary = temporary and _MAY_NAME_TEMPORARY.search(text) is not None
+    if is_long(text) or not (may_ask or default or temporary or any(_holds(text, name) for name in qualified)):
         return text
     try:
         return _rewritten(text, list(_places(text, qualified, catalog if may_ask else None, default, write, is_own)))
     except ParseError:  # binding reports it
         return text
+
+
+def with_queries(text: str) -> str:
+    """The text with the query itself in place of ``query('…')`` and ``query_table('…')``, where it is constant.
+
+    >>> with_queries("SELECT q.a FROM query('SELECT 1 AS a; -- it') AS q, query_table(['s.t', 'u'])")
+    'SELECT q.a FROM (SELECT 1 AS a) AS q, (FROM "s"."t" UNION ALL FROM "u")'
+    """
+    while not is_long(text) and _BY_TEXT.search(text):
+        written = _rewritten(text, list(_queries_by_text(text)))
+        if written == text:
+            break
+        text = written
+    return text
+
+
+def _queries_by_text(text: str) -> Iterator[_Replacement]:
+    for node, _ in _nodes(text):
+        query = _query_by_text(node["function"]) if node.get("type") == "TABLE_FUNCTION" else None
+        if query is not None:
+            _, words = _words_around(text, node)
+            yield _Replacement(words[0].start, words[behind_closing(words, _dotted(words)) - 1].end, f"({query})")
+
+
+def _query_by_text(function: Node) -> str | None:
+    """The query that a call stands for; None: it is another function's, or not of one constant."""
+    name, arguments = function["function_name"].lower(), arguments_of(function)
+    if name not in ("query", "query_table") or len(arguments) != 1:
+        return None
+    [argument] = arguments
+    if name == "query":
+        written = text_of(argument)
+        return None if written is None else without_end(written)
+    tables = arguments_of(argument) if argument.get("function_name") == "list_value" else arguments
+    names = [text_of(table) for table in tables]
+    if None in names or not names:
+        return None
+    return " UNION ALL ".join("FROM " + ".".join(map(quoted, name.split("."))) for name in names if name)
 
 
 def with_file_names(text: str, endings: tuple[str, ...], columns: Callable[[str], Collection[str]]) -> str:
@@ -223,6 +266,7 @@ def _places(
 ) -> Iterator[_Replacement]:
     tree = list(nodes(tree_of(text)))
     apart = _with_own_alias(tree, qualified, default)
+    brief = {node["table_name"].lower() for node, _ in tree if node.get("type") == "BASE_TABLE" and _is_temporary(node)}
     for node, named in tree:
         match node.get("type"):
             case "BASE_TABLE" if not is_common_table(node, named):
@@ -236,6 +280,7 @@ def _places(
                 yield _table(text, node, lambda expression: quoted(catalog(expression)))
             case "COLUMN_REF" if len(node["column_names"]) > 2:
                 before, known = _before_table(node["column_names"], qualified)
+                before = before or _before_temporary(node["column_names"], brief)
                 if before:
                     yield _column(text, node, before, quoted(known) if known in apart else "")
 
@@ -279,7 +324,20 @@ def _known(node: Node, qualified: Collection[str], default: str | None) -> str |
         tried.append([*parts[1:], name])
     if default is not None:
         tried.insert(0, [default, *parts, name])
-    return next((found for one in tried if (found := ".".join(one)).lower() in qualified), None)
+    plain = name if _is_temporary(node) else None
+    return next((found for one in tried if (found := ".".join(one)).lower() in qualified), plain)
+
+
+def _is_temporary(node: Node) -> bool:
+    """True for a table that is written with DuckDB's database of temporary tables."""
+    return str(node.get("catalog_name") or node.get("schema_name")).lower() == TEMPORARY
+
+
+def _before_temporary(names: Sequence[str], tables: Collection[str]) -> int:
+    """The number of names before that of the table, of a column of one of these temporary tables."""
+    count = 2 if names[1].lower() == "main" else 1
+    written = names[0].lower() == TEMPORARY and len(names) > count + 1 and names[count].lower() in tables
+    return count if written else 0
 
 
 def _before_table(names: Sequence[str], qualified: Collection[str]) -> tuple[int, str]:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from qoop.catalog.errors import QueryError
 from qoop.catalog.lexer import LexedText, Lexeme, known_text, lexed, quoted
 from qoop.catalog.value import value
-from qoop.query.statements.databases.schemas import MAIN
+from qoop.query.statements.databases.schemas import MAIN, TEMPORARY
 from qoop.query.statements.normal_text import is_steady
 from qoop.query.statements.words import Words
 
@@ -151,7 +151,7 @@ _CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE")
 
 def changed(statement: LexedText) -> ChangeTable:
     """The change in an INSERT, UPDATE, DELETE, MERGE or TRUNCATE statement. Raises QueryError for other forms."""
-    text, words = known_text(statement), Words(statement)
+    text, words = _in_parts(statement)
     if any(word.says("RETURNING") for word in words.left):
         raise QueryError("a change answers with the number of rows: it takes no RETURNING")
     before = words.rest
@@ -172,6 +172,34 @@ def changed(statement: LexedText) -> ChangeTable:
         "a session changes tables that it has created: INSERT INTO name …, UPDATE name SET …, DELETE FROM name …, "
         "MERGE INTO name …, TRUNCATE name"
     )
+
+
+def _in_parts(statement: LexedText) -> tuple[str, Words]:
+    """The text of a statement and its words, with temporary tables by their names alone."""
+    text = known_text(statement)
+    plain = without_temporary(text)
+    return plain, Words(statement if plain == text else plain)
+
+
+def without_temporary(text: str) -> str:
+    """The text without the database of temporary tables before their names, unless it names something else, too.
+
+    >>> without_temporary("INSERT INTO temp.t FROM temp.main.u"), without_temporary("FROM temp.t JOIN u AS temp")
+    ('INSERT INTO t FROM u', 'FROM temp.t JOIN u AS temp')
+    """
+    if TEMPORARY not in text.lower():
+        return text
+    words, done, pieces = lexed(text).words, 0, []
+    for place, word in enumerate(words):
+        if word.name is None or word.name.lower() != TEMPORARY:
+            continue
+        after = [one.text.lower() for one in words[place + 1 : place + 4]]
+        last = place + (4 if after == [".", MAIN, "."] else 2)
+        if after[:1] != ["."] or last >= len(words):
+            return text
+        pieces.append(text[done : word.start])
+        done = words[last].start
+    return "".join([*pieces, text[done:]])
 
 
 def _names(words: Words, table: str) -> bool:
@@ -214,7 +242,7 @@ def _inserted(name: tuple[str, ...], text: str, words: Words, queries: str) -> C
 
 def altered(statement: LexedText) -> ChangeTable | Rename:
     """The change in an ALTER TABLE statement. Raises QueryError for other forms."""
-    text, words = known_text(statement), Words(statement)
+    text, words = _in_parts(statement)
     if not words.take("ALTER", "TABLE"):
         raise refusal(statement)
     if any(word.says("COLLATE") for word in words.left):
@@ -249,7 +277,7 @@ def dropped(statement: LexedText) -> Drop:
 
 def copied(statement: LexedText) -> CopyTo | ChangeTable:
     """The COPY statement of a text, to or from a file. Raises QueryError for other forms."""
-    text, words = known_text(statement), Words(statement)
+    text, words = _in_parts(statement)
     if words.take("COPY") and not words.take("FROM", "DATABASE"):
         query = words.parenthesised()
         name = () if query else words.parts()

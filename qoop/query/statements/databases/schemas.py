@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 OWN = "memory"
 """The name that DuckDB gives to the database without a file."""
 
+TEMPORARY = "temp"
+"""The name that DuckDB gives to the database of temporary tables, which are tables like others here."""
+
 MAIN = "main"
 """The name that DuckDB gives to the schema of names without one."""
 
@@ -197,4 +200,4 @@ class Schemas:
 
 
 def _without_database(parts: NameParts) -> NameParts:
-    return parts[1:] if len(parts) > 1 and parts[0].lower() == OWN else parts
+    return parts[1:] if len(parts) > 1 and parts[0].lower() in (OWN, TEMPORARY) else parts

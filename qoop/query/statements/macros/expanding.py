@@ -29,8 +29,9 @@ class _Call:
 class Macros:
     """The macros of a session, by name. Not thread-safe: a caller that shares it guards it.
 
+    >>> from qoop.query.statements.macros.reading import Parameter
     >>> macros = Macros()
-    >>> macros.add(Macro("twice", (("x", None),), "x * 2", False))
+    >>> macros.add(Macro("twice", (Parameter("x"),), "x * 2", False))
     >>> macros.expand("SELECT twice(a + 1) FROM t WHERE twice = 'twice(1)'")
     "SELECT ((a + 1) * 2) FROM t WHERE twice = 'twice(1)'"
     """
@@ -101,7 +102,7 @@ class Macros:
 
 def _arguments(macro: Macro, text: str, words: Sequence[Lexeme]) -> dict[str, str]:
     arguments: dict[str, str] = {}
-    names = [name for name, _ in macro.parameters]
+    names = [parameter.name for parameter in macro.parameters]
     for first, after in list_items(words):
         if first == after:
             continue
@@ -111,34 +112,50 @@ def _arguments(macro: Macro, text: str, words: Sequence[Lexeme]) -> dict[str, st
         if name not in names or name in arguments:
             raise BindError(_mismatch(macro))
         arguments[name] = text[words[begins].start : words[after - 1].end]
-    missing = {name: value for name, value in macro.parameters if name not in arguments}
-    if None in missing.values():
+    passed = {one: arguments.get(one.name, one.default) for one in macro.parameters}
+    found = {one.name: one.cast(argument) for one, argument in passed.items() if argument is not None}
+    if len(found) < len(passed):
         raise BindError(_mismatch(macro))
-    return arguments | {name: value for name, value in missing.items() if value is not None}
+    return found
 
 
 def _mismatch(macro: Macro) -> str:
-    form = ", ".join(name if value is None else f"{name} := {value}" for name, value in macro.parameters)
-    return f"the arguments of {macro.name} do not fit: it is {macro.name}({form})"
+    return f"the arguments of {macro.name} do not fit: it is {macro.name}({', '.join(map(str, macro.parameters))})"
 
 
 def _with(body: str, arguments: Mapping[str, str]) -> str:
     """The body with arguments in place of parameters."""
     words, done, pieces = lexed(body).words, 0, []
+    tables = {words[place].name.lower() for place in range(len(words)) if _may_be_table(words, place)}  # type: ignore[union-attr]
     for place, word in enumerate(words):
         name = None if word.name is None else word.name.lower()
-        if name is None or name not in arguments or not _is_parameter(words, place):
+        if name is None or name not in arguments or not _is_parameter(words, place, name in tables):
             continue
         argument = arguments[name]
-        pieces += [body[done : word.start], argument if len(lexed(argument).words) == 1 else f"({argument})"]
+        is_word = len(lexed(argument).words) == 1 and _text(words, place + 1) != "."
+        pieces += [body[done : word.start], argument if is_word else f"({argument})"]
         done = word.end
     return "".join([*pieces, body[done:]])
 
 
-def _is_parameter(words: Sequence[Lexeme], place: int) -> bool:
-    """False of a name that is a column's of a table, a function's, an alias or the name of an argument."""
+def _may_be_table(words: Sequence[Lexeme], place: int) -> bool:
+    """True of a name that is a table's or an alias, as far as the words around it tell."""
     before = words[place - 1] if place else None
-    after = words[place + 1] if place + 1 < len(words) else None
+    if words[place].name is None or before is None or _text(words, place + 1) == ".":
+        return False
+    return before.name is not None or before.text in (",", ")") or before.says("FROM", "JOIN", "LATERAL", "AS")
+
+
+def _is_parameter(words: Sequence[Lexeme], place: int, may_be_table: bool) -> bool:
+    """False of a name that is a column's of a table, a function's, an alias or the name of an argument. may_be_table:
+    what follows it and a dot is a column of that table, else a field of the argument."""
+    before = words[place - 1] if place else None
     if before is not None and (before.text == "." or before.says("AS")):
         return False
-    return after is None or after.text not in ("(", ".", *PASSED)
+    after = _text(words, place + 1)
+    return not (after in ("(", *PASSED) or (after == "." and may_be_table))
+
+
+def _text(words: Sequence[Lexeme], place: int) -> str:
+    """The text of a word; empty behind the last one."""
+    return words[place].text if place < len(words) else ""

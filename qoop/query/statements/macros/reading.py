@@ -12,25 +12,44 @@ from qoop.catalog.value import value
 if TYPE_CHECKING:
     from qoop.query.statements.words import Words
 
-_FORM = "CREATE [OR REPLACE] MACRO name(parameter, parameter := value, …) AS expression, or AS TABLE query"
+_FORM = (
+    "CREATE [OR REPLACE] MACRO name(parameter, parameter type, parameter := value, …) AS expression, or AS TABLE query"
+)
 
 PASSED = (":=", "=>")
 """The signs between the name of a parameter and its value."""
 
 
 @value
-class Macro:
-    """name: in lower case. parameters: their names in lower case, each with the text of its value if it has one.
-    body: an expression, or a query where it gives a table."""
+class Parameter:
+    """name: in lower case. default: the text of its value without an argument; None: it needs one. type: DuckDB's, to
+    which arguments are cast; empty: any."""
 
     name: str
-    parameters: tuple[tuple[str, str | None], ...]
+    default: str | None = None
+    type: str = ""
+
+    def __str__(self) -> str:
+        typed = f"{self.name} {self.type}" if self.type else self.name
+        return typed if self.default is None else f"{typed} := {self.default}"
+
+    def cast(self, argument: str) -> str:
+        """An argument as the body reads it."""
+        return f"CAST({argument} AS {self.type})" if self.type else argument
+
+
+@value
+class Macro:
+    """name: in lower case. body: an expression, or a query where it gives a table."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
     body: str
     is_table: bool
 
     def definition(self, body: str | None = None) -> str:
         """The statement that makes it. body: in place of the body of the macro."""
-        parameters = ", ".join(name if text is None else f"{name} := {text}" for name, text in self.parameters)
+        parameters = ", ".join(map(str, self.parameters))
         table = "TABLE " if self.is_table else ""
         return (
             f"CREATE OR REPLACE MACRO {quoted(self.name)}({parameters}) AS {table}{self.body if body is None else body}"
@@ -74,19 +93,20 @@ def macro_created(words: Words) -> CreateMacro | None:
     return CreateMacro(Macro(name.lower(), _parameters(parameters), words.rest, is_table), replace, unless)
 
 
-def _parameters(parenthesised: str) -> tuple[tuple[str, str | None], ...]:
+def _parameters(parenthesised: str) -> tuple[Parameter, ...]:
     inside = parenthesised[1:-1]
     words = lexed(inside).words
     return tuple(_parameter(inside, words[first:after]) for first, after in list_items(words) if first < after)
 
 
-def _parameter(text: str, words: Sequence[Lexeme]) -> tuple[str, str | None]:
-    name = words[0].name
-    if name is not None and len(words) == 1:
-        return name.lower(), None
-    if name is not None and len(words) > 2 and words[1].text in PASSED:
-        return name.lower(), text[words[2].start : words[-1].end]
-    raise QueryError(f"parameters of a macro have no types here: {_FORM}")
+def _parameter(text: str, words: Sequence[Lexeme]) -> Parameter:
+    """The name, then the type, then a sign and the value; the last two may be missing."""
+    name, sign = words[0].name, next((place for place, one in enumerate(words) if one.text in PASSED), len(words))
+    if name is None or sign == 0 or sign == len(words) - 1:
+        raise QueryError(f"a parameter of a macro has a name: {_FORM}")
+    type_ = text[words[1].start : words[sign - 1].end] if sign > 1 else ""
+    default = text[words[sign + 1].start : words[-1].end] if sign < len(words) else None
+    return Parameter(name.lower(), default, type_)
 
 
 def macro_dropped(words: Words) -> DropMacro | None:
