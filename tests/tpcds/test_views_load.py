@@ -9,6 +9,7 @@ import pytest
 
 import qoop.tpcds.views.load as load
 from qoop.__main__ import main
+from qoop.programs.folder_lock import folder_lock
 from qoop.tpcds.views.days import Landing, split
 from qoop.tpcds.views.shapes import CHANNELS, shapes
 
@@ -49,6 +50,8 @@ def test_a_run_goes_on_from_its_results(
     assert main(words) == 0 and capsys.readouterr().out == printed
     assert not list((tmp_path / "days").glob("qoop-days-*"))
     assert main([*words, "--load", "0"]) == 1
+    with folder_lock(tmp_path / "days"):
+        assert main(words) == 1 and "another process" in capsys.readouterr().err
 
 
 def test_a_refresh_is_compared_with_the_same_change_by_hand(

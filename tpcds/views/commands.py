@@ -79,14 +79,22 @@ def add_load_command(commands: argparse._SubParsersAction[argparse.ArgumentParse
 
 
 def _fresh(options: argparse.Namespace) -> int:
-    from qoop.tpcds.results import Results
+    from qoop.programs.folder_lock import folder_lock
     from qoop.tpcds.views import load
 
     if options.views < 1 or min(options.load, options.seconds) <= 0 or not 0 < options.there < 1:
         raise ConfigError("--views must be 1 or more, --load and --seconds above 0, --there between 0 and 1")
     run = load.LoadOptions(Path(options.data), Path(options.days), options.views, options.seconds, there=options.there)
-    if options.by_hand is not None:
-        return _by_hand(run, options.by_hand)
+    with folder_lock(run.staged) as is_mine:
+        if not is_mine:
+            raise ConfigError(f"another process uses the days in {run.staged}: its links would change their stamps")
+        return _by_hand(run, options.by_hand) if options.by_hand is not None else _by_goals(options, run)
+
+
+def _by_goals(options: argparse.Namespace, run: LoadOptions) -> int:
+    from qoop.tpcds.results import Results
+    from qoop.tpcds.views import load
+
     settings = {name: getattr(options, name) for name in ("data", "views", "load", "seconds", "there")}
     results = Results(None if options.results is None else Path(options.results), settings)
     if results.get("costs") is None:
