@@ -228,7 +228,9 @@ class _World:
 
     def _mishap(self) -> None:
         """Kill the bombers, a worker, or the process that makes workers."""
-        nursery, *workers = self._processes()[1:]
+        if not (processes := self._processes()[1:]):
+            return  # none has come yet after the last kill
+        nursery, *workers = processes
         what = self._chance.choices(("a worker", "the nursery", "the bombers"), (6, 1, 2))[0]
         self._report.killed[what] += 1
         if what == "the bombers":
