@@ -86,7 +86,7 @@ class Kernel:
         self._fresh: Instance | None = self._new()  # unused: opened ahead of the first task
         self._instances: dict[Purpose, Instance] = {}
         self._copies = copies
-        self._native: Mapping[str, NativeScan] = {}  # the inputs of the present task that copies serve
+        self.native: Mapping[str, NativeScan] = {}  # the inputs of the last task that copies serve
         self._connection = self._fresh.connection
         self._footers: dict[str, str] = {}  # the digests of Parquet files whose footers DuckDB may have kept
         self._querying = False
@@ -123,7 +123,7 @@ class Kernel:
                 raise
             self._filters.keep_to_text()  # which may have guarded what raised
         except duckdb.Error as error:
-            unreadable = self._native and isinstance(error, _UNREADABLE)
+            unreadable = self.native and isinstance(error, _UNREADABLE)
             if not unreadable and (self._filters is None or not self._filters.apart_after(error)):
                 raise
             if self._copies is not None and unreadable:
@@ -135,7 +135,7 @@ class Kernel:
     def _run(self, spec: TaskSpec, read: Callable[[str], pa.Table], between: Callable[[], None], begin: Begin) -> Made:
         with contextlib.ExitStack() as undo:
             self._forget_footers(spec)
-            self._native = {} if self._copies is None else self._copies.scans(spec)
+            self.native = {} if self._copies is None else self._copies.scans(spec)
             instance = self._instance(spec)
             self._profiler = undo.enter_context(_profiler(spec, instance))
             self.profile = None
@@ -299,7 +299,7 @@ class Kernel:
     def _instance(self, spec: TaskSpec) -> Instance:
         """One that can open what the task reads, with the options of the task."""
         users = spec.stage.opaque is not None
-        purpose: Purpose = "copies" if self._native else "users" if users else "stages"
+        purpose: Purpose = "copies" if self.native else "users" if users else "stages"
         options, access = options_of(spec), _access(spec)
         extensions = listed(str(options.pop(EXTENSIONS, "")))
         found = self._instances.get(purpose)
@@ -339,7 +339,7 @@ class Kernel:
         attached: dict[str, str] = {}
         schemas: dict[str, pa.Schema] = {}  # of the Arrow rows that views read
         for item in spec.stage.inputs:
-            if native := self._native.get(item.name):
+            if native := self.native.get(item.name):
                 instance.attach(native.files)
                 scans[item.name] = native.sql
                 continue

@@ -30,6 +30,7 @@ from qoop.catalog.sources.parquet import ParquetFile, ParquetSource
 from qoop.catalog.table import Columns, Table
 from qoop.catalog.value import value
 from qoop.engine.native.making import ROWS, Maker
+from qoop.engine.native.worth import Worth
 from qoop.engine.storage.scratch import Scratch
 from qoop.engine.task import TaskSpec
 
@@ -94,7 +95,8 @@ class NativeCopies:
         self._lock = threading.Condition()
         self._copies: dict[str, _Copy] = {}  # by the path of the file
         self._scans: dict[tuple[str, tuple[str, ...]], NativeScan | None] = {}  # by version and columns of a table
-        self._spent: dict[str, float] = {}  # by path: seconds of queries for a byte of what they read
+        self._spent: dict[str, float] = {}  # by path: seconds of threads for a byte of what queries read
+        self._worth = Worth()
         self._refused: set[Identity] = set()
         self._pending: deque[tuple[str, Table, Identity]] = deque()
         self._numbers = count()
@@ -109,21 +111,27 @@ class NativeCopies:
         """The inputs of a task that copies serve, by name."""
         if not self._copies or not _may_read(spec):
             return {}
+        with self._lock:
+            if not self._worth.read_copies(spec.stage.sql):
+                return {}
         found = {item.name: self._scan(spec.tables[item.table], item.columns) for item in spec.stage.table_inputs}
         return {name: scan for name, scan in found.items() if scan is not None}
 
-    def note(self, spec: TaskSpec, seconds: float) -> None:
-        """A task took that long. Files for whose queries that is enough by now will be copied."""
+    def note(self, spec: TaskSpec, seconds: float, native: bool) -> None:
+        """A task took that long. Files for whose queries that is enough by now will be copied. native: it read copies
+        in place of some."""
         if not self._most or not _may_read(spec):
             return
         tables = [table for item in spec.stage.table_inputs if _is_copied(table := spec.tables[item.table])]
         sizes = [sum(map(_size, _files(table))) for table in tables]
-        if sum(sizes) < _LEAST:
+        if not sizes or sum(sizes) < _LEAST:
             return
+        of_a_byte = seconds * max(1.0, spec.resources.cpu) / sum(sizes)
         with self._lock:
+            self._worth.add(spec.stage.sql, seconds, native)
             for table, size in zip(tables, sizes, strict=True):
                 for file in (one for one in _files(table) if _size(one) >= size * _PART):
-                    self._count(table, file, seconds / sum(sizes))
+                    self._count(table, file, of_a_byte)
             if self._pending and self._thread is None:
                 self._thread = threading.Thread(target=self._make_all, name="qoop-copies", daemon=True)
                 with contextlib.suppress(RuntimeError):  # at the end of the interpreter

@@ -14,6 +14,7 @@ from qoop import connect
 from qoop.engine.backends.local import LocalBackend
 from qoop.engine.native import copies
 from qoop.engine.native.copies import NativeCopies
+from qoop.engine.native.worth import Worth
 from qoop.session.session import Session
 
 ROWS = 20_000
@@ -153,3 +154,15 @@ def test_queries_count_until_they_took_half_of_the_time_of_a_copy(
     monkeypatch.setattr(copies, "_WORTH", 0.0)
     total(session, 3)
     assert len(copies_of(session)._copies) == 1
+
+
+def test_a_text_that_is_slower_over_copies_reads_files_again() -> None:
+    worth = Worth()
+    slow, fast = "SELECT k FROM t WHERE k < {}", "SELECT s FROM t WHERE k < {}"
+    for number, (seconds, native) in enumerate([(0.1, False), (0.5, True), (0.2, True)]):
+        assert worth.read_copies(slow.format(number))
+        worth.add(slow.format(number), seconds, native)
+        worth.add(fast.format(number), seconds if number < 2 else 0.1, native)
+    assert not worth.read_copies(slow.format(9))
+    assert worth.read_copies(fast.format(9))
+    assert worth.read_copies("SELECT 1")
