@@ -47,6 +47,8 @@ class CostModel:
         text, which is copied by itself.
     apart: the slowdown of rows in several tasks against one with as many threads: each task plans, opens files and
         allocates memory separately, and none takes over the rest of another's work.
+    grouped_together: the slowdown of grouping by several threads of one task, which share no table: each groups what it
+        reads, and then the groups of some keys.
     task_overhead_seconds: starting and committing a task, whatever it does. operator_seconds: planning and starting
         one operator of it, however few its rows.
     serial_part: of a task with several threads, the part of its seconds that only one of them can do.
@@ -82,6 +84,7 @@ class CostModel:
     output_byte: float = 0.8e-9
     output_text: float = 16e-9
     apart: float = 1.2
+    grouped_together: float = 1.6
     task_overhead_seconds: float = 0.002
     operator_seconds: float = 0.0003
     serial_part: float = SERIAL_PART
@@ -175,7 +178,10 @@ class CostModel:
 
 
 _NO_SECONDS = frozenset(
-    {"serial_part", "hash_entry_bytes", "cached_rows", "cached_groups", "spread", "uneven", "apart", "calls"}
+    {
+        *("serial_part", "hash_entry_bytes", "cached_rows", "cached_groups", "spread", "uneven", "apart", "calls"),
+        "grouped_together",
+    }
 )
 
 DEFAULT = CostModel()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from math import ceil
 
@@ -31,6 +31,9 @@ class OperatorFacts:
     parted: dict[tuple[int, int], tuple[Relation, float]] = field(default_factory=dict)
     splits: dict[int, tuple[Aggregate, tuple[SplitSets, ...]]] = field(default_factory=dict)
 
+
+MANY_GROUPS = 10_000.0
+"""Groups from which on the threads of a task make several tables of them."""
 
 _IMPOSSIBLE = 3600.0  # seconds: only where nothing else can be done
 
@@ -111,6 +114,11 @@ class Costs:
     def texts(self, rows: float, relation: Relation) -> float:
         """Seconds that the texts of a relation take to leave a stage, beyond their bytes."""
         return rows * sum(column.type == "VARCHAR" for column in relation.columns) * self.cost.output_text
+
+    def grouped_together(self, nodes: Iterable[Relation]) -> float:
+        """Seconds that operators of one task take more of all its threads than of one, where they make many groups."""
+        grouping = (self.work(node) for node in nodes if isinstance(node, Aggregate) and self.rows(node) >= MANY_GROUPS)
+        return (self.cost.grouped_together - 1.0) * sum(grouping)
 
     def apart(self, seconds: float, tasks: int) -> float:
         """Seconds of one of several tasks that divide the work of one."""

@@ -57,6 +57,8 @@ class Fragments:
         tables = BASE_MEMORY + placed.hash_bytes_each + 1.5 * placed.hash_bytes / width
         memory = tables + self._costs.bytes(rows, relation) / width
         slots = self._costs.threads if width == 1 and seconds > self._costs.limits.threads_seconds else 1
+        if slots > 1:
+            seconds += self._costs.grouped_together(fragment_nodes(relation))
         requested = min(memory, self._costs.most_memory(slots))
         calls = self._calls(relation, width)
         estimate = Estimate(rows, self._costs.bytes(rows, relation), max(seconds, 1e-4), requested, memory, calls)

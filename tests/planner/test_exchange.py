@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 import duckdb
 import pytest
@@ -194,6 +195,15 @@ def test_windows_are_spread_by_what_all_calls_partition_by(world: World) -> None
 def test_a_window_without_partitions_is_for_one_task_with_all_slots(world: World) -> None:
     plan = world.plan("select rank() over (order by price) from sales")
     assert (plan.root.width, plan.root.slots) == (1, 2)
+
+
+@pytest.mark.parametrize(("key", "slots", "longer"), [("customer", 2, 1.2), ("item", 2, 1.0), ("customer", 1, 1.0)])
+def test_many_groups_take_longer_on_threads_of_one_task(world: World, key: str, slots: int, longer: float) -> None:
+    query = f"select {key}, sum(price) from sales group by {key}"
+    lone, costs = Thresholds(spread_seconds=inf, single_seconds=inf), [CostModel(grouped_together=by) for by in (1, 2)]
+    once, twice = (world.plan(query, lone, cost, slots).root.estimate.task_seconds for cost in costs)
+    assert twice >= longer * once
+    assert longer > 1 or twice == once
 
 
 def test_union_all_stays_spread(world: World) -> None:
