@@ -6,8 +6,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qoop.catalog.by_text import LONG
+from qoop.catalog.errors import QueryError
 from qoop.catalog.lexer import lexed
 from qoop.interfaces.server.postgres.catalog.operands import follow, is_item, rewritten, type_end
+from qoop.interfaces.server.postgres.catalog.text_functions import with_duckdb_calls
 
 if TYPE_CHECKING:
     from qoop.session.session import Session
@@ -40,7 +42,8 @@ _SYSTEM_COLUMNS = ("ctid", "xmin", "xmax", "cmin", "cmax", "tableoid")
 
 
 def without_system_columns(text: str, session: Session) -> str:
-    """The text with NULL in the place of each item that is a system column, unless a table has a column of its name.
+    """The text with NULL in the place of each item that is a system column. A text that binds as it is stays so: its
+    tables, views or subqueries have columns of these names.
 
     Only items of a SELECT, with casts or not: in a condition a NULL would leave out all rows.
     """
@@ -48,7 +51,6 @@ def without_system_columns(text: str, session: Session) -> str:
     names = {name for name in _SYSTEM_COLUMNS if name in lower}
     if not names or len(text) >= LONG:
         return text
-    names -= {name.lower() for table in session.tables().values() for name, _ in table.columns}
     words = lexed(text).words
 
     def change(place: int) -> tuple[str, int] | None:
@@ -62,4 +64,13 @@ def without_system_columns(text: str, session: Session) -> str:
             return f"CAST(NULL AS VARCHAR) AS {name}", end
         return ("CAST(NULL AS VARCHAR)", end) if words[end : end + 1] and words[end].says("AS") else None
 
-    return rewritten(text, words, change)
+    done = rewritten(text, words, change)
+    return text if done == text or _binds(with_duckdb_calls(text), session) else done
+
+
+def _binds(text: str, session: Session) -> bool:
+    try:
+        session.describe(text)
+    except QueryError:
+        return False
+    return True
