@@ -19,8 +19,10 @@ import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import count, groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 
@@ -29,10 +31,12 @@ from qoop.catalog.sources.files import sql_name
 from qoop.catalog.sources.parquet import ParquetFile, ParquetSource
 from qoop.catalog.table import Columns, Table
 from qoop.catalog.value import value
-from qoop.engine.native.making import ROWS, Maker
-from qoop.engine.native.worth import Worth
 from qoop.engine.storage.scratch import Scratch
 from qoop.engine.task import TaskSpec
+
+if TYPE_CHECKING:
+    from qoop.engine.native.making import Maker
+    from qoop.engine.native.worth import Worth
 
 _log = logging.getLogger(__name__)
 
@@ -96,7 +100,6 @@ class NativeCopies:
         self._copies: dict[str, _Copy] = {}  # by the path of the file
         self._scans: dict[tuple[str, tuple[str, ...]], NativeScan | None] = {}  # by version and columns of a table
         self._spent: dict[str, float] = {}  # by path: seconds of threads for a byte of what queries read
-        self._worth = Worth()
         self._refused: set[Identity] = set()
         self._pending: deque[tuple[str, Table, Identity]] = deque()
         self._numbers = count()
@@ -106,6 +109,12 @@ class NativeCopies:
         self._closed = False
         if self._makers_memory < _LEAST_MEMORY:
             self._most = 0
+
+    @cached_property
+    def _worth(self) -> Worth:
+        from qoop.engine.native.worth import Worth  # few sessions make copies
+
+        return Worth()
 
     def scans(self, spec: TaskSpec) -> Mapping[str, NativeScan]:
         """The inputs of a task that copies serve, by name."""
@@ -184,6 +193,8 @@ class NativeCopies:
 
     def _written(self, table: Table, columns: tuple[str, ...]) -> NativeScan | None:
         """Under the lock."""
+        from qoop.engine.native.making import ROWS
+
         used: dict[str, _Copy] = {}
         for file in _files(table):
             copy = self._copies.get(file.file.path)
@@ -219,6 +230,8 @@ class NativeCopies:
             return None if self._closed else self._pending[0]
 
     def _made(self, table: Table, identity: Identity) -> _Copy:
+        from qoop.engine.native.making import Maker
+
         self._scratch = self._scratch or Scratch(self._parent, "copies")
         name = f"qoop copy {next(self._numbers)}"
         to = self._scratch.path / f"{name}.duckdb"

@@ -23,14 +23,16 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-import numpy as np
 import pyarrow as pa
 
 from qoop.catalog.errors import CheckpointError, DiskFull
 from qoop.catalog.stores.private import open_private
 from qoop.catalog.value import value
+
+if TYPE_CHECKING:
+    import numpy as np
 
 ALIGNMENT = 64
 """Bytes: segments begin at multiples of it."""
@@ -70,6 +72,8 @@ class Checksum:
         """Add the whole rows; the bytes after them."""
         rows = len(data) // _ROW
         if rows:
+            import numpy as np  # it takes 0.14 s of cpu to load, and short commands need it for nothing else
+
             lanes = np.frombuffer(data, "<u8", rows * _LANES).reshape(rows, _LANES).sum(axis=0, dtype="<u8")
             self._lanes = lanes if self._lanes is None else self._lanes + lanes
         return bytes(data[rows * _ROW :])

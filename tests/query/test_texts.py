@@ -41,9 +41,9 @@ def test_variables_of_ours_are_no_tables_and_others_only_where_that_is_wanted(na
 @pytest.mark.parametrize(
     "text",
     [
-        "FROM query_table('t')",
-        "SELECT * FROM query('FROM t')",
-        "WITH q AS (FROM query_table(['t'])) FROM q",
+        "FROM query_table('t' || '')",
+        "SELECT * FROM query('FROM ' || 't')",
+        "WITH q AS (FROM query_table([upper('t')])) FROM q",
         "SELECT (SELECT count(*) FROM duckdb_databases())",
         "FROM duckdb_temporary_files()",
         "FROM pg_catalog.pg_proc",

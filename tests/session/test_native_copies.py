@@ -12,7 +12,7 @@ import pytest
 
 from qoop import connect
 from qoop.engine.backends.local import LocalBackend
-from qoop.engine.native import copies
+from qoop.engine.native import copies, making
 from qoop.engine.native.copies import NativeCopies
 from qoop.engine.native.worth import Worth
 from qoop.session.session import Session
@@ -117,7 +117,7 @@ def test_a_damaged_copy_is_a_miss(session: Session) -> None:
 
 def test_a_copy_that_cannot_be_made_is_none(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copies, "_MAKER", 1e-9)
-    monkeypatch.setattr(copies.Maker, "make", _fails)
+    monkeypatch.setattr(making.Maker, "make", _fails)
     assert total(session, 1) == total(session, 2)
     assert not copies_of(session)._copies
 
