@@ -74,7 +74,7 @@ class Kernel:
     in a locked session that one can open the files of its tables only, and its options are locked as well. What an
     instance may open can only be said once: for more, it gives way to a new one, which takes 12 ms.
 
-    Texts that read copies of tables have an instance of their own, in which no other text can see these.
+    Texts that read copies of tables run in a separate instance: no other text can see the copies.
 
     spill: directory for what DuckDB spills; made when needed, removed by `close`. ledger: what is known of functions of
     Python, shared with other kernels. copies: of tables, shared with them, too.

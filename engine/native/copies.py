@@ -50,7 +50,7 @@ _LEAST = 8 << 20
 """Bytes of all tables of a query that counts: less is read in a few milliseconds."""
 
 _PART = 1 / 16
-"""The least part of a table that a file with a copy of its own has. Tables of many files have none, and the files that
+"""The least part of a table that a file must be to get a copy. Tables of many files have none, and the files that
 appends and updates leave are small."""
 
 _MOST_FILES = 64
@@ -98,7 +98,8 @@ class NativeCopies:
         self._most, self._makers_memory = int(memory * _MEMORY), int(memory * _MAKER)
         self._lock = threading.Condition()
         self._copies: dict[str, _Copy] = {}  # by the path of the file
-        self._scans: dict[tuple[str, tuple[str, ...]], NativeScan | None] = {}  # by version and columns of a table
+        self._scans: dict[tuple[str, tuple[str, ...]], tuple[str, NativeScan | None]] = {}
+        # by the name of a table and columns: of its last version
         self._spent: dict[str, float] = {}  # by path: seconds of threads for a byte of what queries read
         self._refused: set[Identity] = set()
         self._pending: deque[tuple[str, Table, Identity]] = deque()
@@ -123,7 +124,7 @@ class NativeCopies:
         with self._lock:
             if not self._worth.read_copies(spec.stage.sql):
                 return {}
-        found = {item.name: self._scan(spec.tables[item.table], item.columns) for item in spec.stage.table_inputs}
+            found = {item.name: self._scan(spec.tables[item.table], item.columns) for item in spec.stage.table_inputs}
         return {name: scan for name, scan in found.items() if scan is not None}
 
     def note(self, spec: TaskSpec, seconds: float, native: bool) -> None:
@@ -185,11 +186,12 @@ class NativeCopies:
                 self._pending.append((path, _only(table, path), identity))
 
     def _scan(self, table: Table, columns: tuple[str, ...]) -> NativeScan | None:
-        with self._lock:
-            key = table.version, columns
-            if key not in self._scans:
-                self._scans[key] = self._written(table, columns) if _is_copied(table) else None
-            return self._scans[key]
+        """Under the lock."""
+        version, scan = self._scans.get((table.name, columns), ("", None))
+        if version != table.version:
+            scan = self._written(table, columns) if _is_copied(table) else None
+            self._scans[table.name, columns] = table.version, scan
+        return scan
 
     def _written(self, table: Table, columns: tuple[str, ...]) -> NativeScan | None:
         """Under the lock."""

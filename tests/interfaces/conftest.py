@@ -1,4 +1,4 @@
-"""The shell on a terminal of its own, over two tables."""
+"""The shell in a terminal, with two tables."""
 
 from __future__ import annotations
 

@@ -223,8 +223,8 @@ def test_wrong_usage_is_one_line_and_exit_code_2(
         code = main(words)
     except SystemExit as ended:
         code = ended.code  # type: ignore[assignment]
-    told = capsys.readouterr().err
-    assert code == 2 and line in told and told.count("\n") == 1, told
+    error = capsys.readouterr().err
+    assert code == 2 and line in error and error.count("\n") == 1, error
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Prepared:
-    """A prepared statement. types: of its parameters, as PostgreSQL numbers them; 0: not told. casts: the same, as an
+    """A prepared statement. types: of its parameters, as PostgreSQL numbers them; 0: not given. casts: the same, as an
     SQL text has them."""
 
     text: str

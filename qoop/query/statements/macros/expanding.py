@@ -126,7 +126,8 @@ def _mismatch(macro: Macro) -> str:
 def _with(body: str, arguments: Mapping[str, str]) -> str:
     """The body with arguments in place of parameters."""
     words, done, pieces = lexed(body).words, 0, []
-    tables = {words[place].name.lower() for place in range(len(words)) if _may_be_table(words, place)}  # type: ignore[union-attr]
+    named = ((place, word.name.lower()) for place, word in enumerate(words) if word.name is not None)
+    tables = {name for place, name in named if _may_be_table(words, place)}
     for place, word in enumerate(words):
         name = None if word.name is None else word.name.lower()
         if name is None or name not in arguments or not _is_parameter(words, place, name in tables):
@@ -141,7 +142,7 @@ def _with(body: str, arguments: Mapping[str, str]) -> str:
 def _may_be_table(words: Sequence[Lexeme], place: int) -> bool:
     """True of a name that is a table's or an alias, as far as the words around it tell."""
     before = words[place - 1] if place else None
-    if words[place].name is None or before is None or _text(words, place + 1) == ".":
+    if before is None or _text(words, place + 1) == ".":
         return False
     return before.name is not None or before.text in (",", ")") or before.says("FROM", "JOIN", "LATERAL", "AS")
 
