@@ -25,6 +25,7 @@ from qoop.tpcds.spot.course import Event, Order, OutOfMemory, Size, Up, Work, dr
 from qoop.tpcds.spot.driver import Durable
 from qoop.tpcds.spot.driving import Report, report
 from qoop.tpcds.spot.limits import refused
+from qoop.tpcds.spot.machine import _ticks
 from qoop.tpcds.spot.markets import market
 from qoop.tpcds.spot.page import _cells
 from qoop.tpcds.spot.records import NONE, Run, RunKey
@@ -83,6 +84,9 @@ class VirtualWorld:
         pass
 
     def resize(self, size: Size) -> None:
+        raise AssertionError("it has one size")
+
+    def used(self) -> float:
         raise AssertionError("it has one size")
 
 
@@ -229,6 +233,10 @@ class ServingWorld:
     clock: float = 0.0
     ready: bool = False
     left: list[tuple[str, float]] = field(default_factory=list)
+    delay: float = 0.0
+    """Seconds for which it goes on with the CPUs that it had, after more have come."""
+    more: tuple[float, int] = (math.inf, 0)
+    cpu: float = 0.0
 
     def now(self) -> float:
         return self.clock
@@ -246,7 +254,8 @@ class ServingWorld:
             self.left.append((message["run"]["task"], self.work))
 
     def resize(self, size: Size) -> None:
-        self.cpus = size.cpus
+        self.more = (self.clock + self.delay if self.left else self.clock, size.cpus)
+        self.cpus = min(self.cpus, size.cpus)
         if self.left and size.memory < self.memory:
             raise OutOfMemory
 
@@ -258,8 +267,12 @@ class ServingWorld:
             self.clock = until
             return None
         (name, work), *rest = self.left
+        if self.clock >= self.more[0]:
+            self.cpus, self.more = self.more[1], (math.inf, 0)
+        until = min(until, self.more[0])
         done = min(work, (until - self.clock) * self.cpus)
         self.clock += done / self.cpus
+        self.cpu += done
         self.left = rest if done == work else [(name, work - done), *rest]
         return {"done": name} if done == work else None
 
@@ -268,6 +281,9 @@ class ServingWorld:
 
     def clear(self) -> None:
         pass
+
+    def used(self) -> float:
+        return self.cpu
 
 
 def arriving(*seconds: float) -> list[Work]:
@@ -295,6 +311,15 @@ def test_a_machine_that_is_resized_works_with_the_cpus_that_it_has() -> None:
     events: list[Event] = []
     drive(order([Up(0.0, math.inf)], 99.0, sizes=sizes), ServingWorld(6.0, memory=4), events.append)
     assert measures.finish(events) == 3.5 and measures.losses(events) == 0
+
+
+@pytest.mark.parametrize(("delay", "until_busy"), [(0.0, 0.2), (0.5, 0.8), (9.0, None)])
+def test_seconds_until_new_cpus_are_busy(delay: float, until_busy: float | None) -> None:
+    """They are known to 0.2 s. What comes while the adapter starts does not count, nor what goes."""
+    sizes = [Size(0.0, 1, 8), Size(1.0, 2, 8), Size(3.0, 1, 8)]
+    events: list[Event] = []
+    drive(order([Up(0.0, math.inf)], 99.0, sizes=sizes), ServingWorld(8.0, memory=4, delay=delay), events.append)
+    assert measures.until_busy(events) == [until_busy if until_busy is None else pytest.approx(until_busy)]
 
 
 def test_an_engine_without_the_memory_starts_again() -> None:
@@ -455,9 +480,17 @@ def test_an_engine_that_needs_more_than_the_memory_that_is_left_is_killed_and_st
 
 def test_the_cpus_of_a_machine_are_those_of_its_size(tmp_path: Path) -> None:
     needs_control_groups()
-    sizes = (Size(0.0, 2, 400 << 20), Size(0.4, 1, 400 << 20))
-    driven(tmp_path, [Up(0.0, math.inf)], 60.0, "--work=0.8", cpus=2, sizes=sizes)
+    sizes = (Size(0.0, 1, 400 << 20), Size(0.4, 2, 400 << 20), Size(0.8, 1, 400 << 20))
+    found = driven(tmp_path, [Up(0.0, math.inf)], 60.0, "--work=1.2", cpus=2, sizes=sizes)
     assert json.loads((tmp_path / "cpus").read_text())[-1] == 1
+    assert measures.until_busy(found.events) == [None]  # it sleeps
+
+
+def test_the_processor_seconds_of_a_process_are_those_of_its_ended_children_too() -> None:
+    subprocess.run([sys.executable, "-S", "-c", "while __import__('time').process_time() < 0.3: pass"], check=True)
+    used = os.times()
+    found = sum(_ticks(os.getpid())) / os.sysconf("SC_CLK_TCK")
+    assert used.children_user > 0.2 and found == pytest.approx(sum(used[:4]), abs=0.1)
 
 
 @pytest.mark.slow

@@ -13,6 +13,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 READY_SECONDS = 120.0
+CHECK_SECONDS = 0.2
+"""Between two readings of the processor seconds that an adapter uses, after the machine has got more CPUs."""
+BUSY_PART = 0.9
+"""The part of all CPUs that has to be used in such a time, for the new ones to count as busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +103,9 @@ class Order:
 class Event:
     """An event of a run, in seconds after its beginning.
 
-    what: started, ready, sent, done, failed, noticed, resized, killed (for want of memory), lost, gone, stopped, ended,
-    or broken. detail: an error; of `lost` and `stopped` the second at which it was due; of `sent` that at which the
-    text arrived, if it did by itself; of `resized` the CPUs and bytes.
+    what: started, ready, sent, done, failed, noticed, resized, grown (by CPUs), busy (all CPUs, after that), killed
+    (for want of memory), lost, gone, stopped, ended, or broken. detail: an error; of `lost` and `stopped` the second at
+    which it was due; of `sent` that at which the text arrived, if it did by itself; of `resized` the CPUs and bytes.
     """
 
     at: float
@@ -129,6 +133,10 @@ class World(Protocol):
     def resize(self, size: Size) -> None:
         """Have that many CPUs and bytes from now on. Raises OutOfMemory if more is in use."""
 
+    def used(self) -> float:
+        """Processor seconds of the living processes of the adapter so far."""
+        ...
+
     def kill(self) -> None:
         """Kill all processes of the adapter."""
 
@@ -147,6 +155,7 @@ class _Course:
         self._pending = list(order.works)
         self._made: list[Work] = []
         self._size, *self._sizes = order.all_sizes
+        self._checked: tuple[float, float] | None = None  # the second of the last reading, and the seconds used by then
 
     def run(self) -> None:
         """All lives of the machine."""
@@ -192,6 +201,7 @@ class _Course:
         """Start the adapter; False if it is not ready before the end."""
         order, world = self._order, self._world
         self._note("started")
+        self._checked = None
         world.start()
         size = {"cpus": self._size.cpus, "memory": self._size.memory}
         world.send({"open": {"tables": order.tables, "durable": order.durable, **size}})
@@ -215,7 +225,10 @@ class _Course:
         while self._pending:
             self._resize(running=True)
             self._send(sent)
-            reply = self._world.receive(min(end, notice, self._next(sent)))
+            check = math.inf if self._checked is None else self._checked[0] + CHECK_SECONDS
+            reply = self._world.receive(min(end, notice, check, self._next(sent)))
+            if self._world.now() >= check:
+                self._see_busy()
             if reply is not None:
                 self._replied(sent, reply)
             elif self._world.now() >= end:
@@ -247,11 +260,26 @@ class _Course:
         """Give the machine the size that it has by now. running: the adapter hears of it. Raises OutOfMemory."""
         due = [size for size in self._sizes if size.at <= self._world.now()]
         if due:
+            more = running and due[-1].cpus > self._size.cpus
             self._sizes, self._size = self._sizes[len(due) :], due[-1]
             self._note("resized", detail=f"{self._size.cpus} {self._size.memory}")
             if running:
                 self._world.send({"resize": {"cpus": self._size.cpus, "memory": self._size.memory}})
             self._world.resize(self._size)
+            self._checked = None
+            if more:
+                self._note("grown")
+                self._checked = self._world.now(), self._world.used()
+
+    def _see_busy(self) -> None:
+        """Note that all CPUs are busy, if they have been since the last reading."""
+        assert self._checked is not None
+        before, had = self._checked
+        now, used = self._world.now(), self._world.used()
+        self._checked = now, used
+        if used - had >= BUSY_PART * self._size.cpus * (now - before):
+            self._checked = None
+            self._note("busy")
 
     def _replied(self, sent: list[Work], reply: Mapping[str, Any]) -> None:
         name = reply.get("done", reply.get("failed"))

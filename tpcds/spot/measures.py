@@ -70,6 +70,20 @@ def recovery(events: Sequence[Event]) -> list[float]:
     return [life.done[0] - life.ready for life in lives(events)[1:] if life.ready is not None and life.done]
 
 
+def until_busy(events: Sequence[Event]) -> list[float | None]:
+    """Of each time that the machine got more CPUs, the seconds until all were busy; None: they were not, until the
+    next size or the end of a life. CPUs that come while the adapter starts do not count."""
+    found: list[float | None] = []
+    grown: float | None = None
+    for event in events:
+        if event.what == "grown":
+            found.append(None)
+            grown = event.at
+        elif event.what == "busy" and grown is not None:
+            found[-1] = event.at - grown
+    return found
+
+
 def lateness(events: Sequence[Event]) -> float:
     """By how much the latest of the kills missed its second."""
     return max((event.at - float(event.detail) for event in events if event.what == "lost"), default=0.0)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from qoop.catalog.errors import ConfigError
@@ -21,8 +22,8 @@ from qoop.tpcds.spot.summary import Row, Summary
 _COLOURS = ("#2f6fa8", "#e8973a", "#5fae57", "#b277c0", "#d9666c", "#4fb0b5", "#c7b02e", "#9a836b")
 _HEADS = (
     "engine", "stretch of the reference", "of its own", "starts credited", "reference : engine", "break-even discount",
-    "waste", "right in time", "losses", "start s", "to next reply s", "wait p50, p95 s", "machine s a task",
-    "durable MB", "at the end", "disturbed",
+    "waste", "right in time", "losses", "start s", "to next reply s", "to busy CPUs s", "wait p50, p95 s",
+    "machine s a task", "durable MB", "at the end", "disturbed",
 )  # fmt: skip
 
 
@@ -181,10 +182,18 @@ def _cells(row: Row) -> Sequence[object]:
     name = row.engine if row.is_ranked else f"{row.engine} (wrong answers: no rank)"
     return (
         name, row.reference, row.own, row.credited, row.faster, _missing(row.price), _missing(row.work),
-        f"{row.right:.1%}", row.losses, row.start, row.recovery,
+        f"{row.right:.1%}", row.losses, row.start, row.recovery, _busy(row.busy),
         _cell(row.waits), row.machine, row.durable / 1e6,
         "not measured" if row.durable_end is None else row.durable_end / 1e6, f"{row.disturbed} of {row.runs}",
     )  # fmt: skip
+
+
+def _busy(seconds: Sequence[float | None]) -> str | None:
+    """The median of those that are known, and how many they are."""
+    known = [one for one in seconds if one is not None]
+    if not seconds:
+        return None
+    return f"{median(known):.2f} ({len(known)} of {len(seconds)})" if known else f"(0 of {len(seconds)})"
 
 
 def _missing(part: Ratio | None) -> Ratio | None:

@@ -26,7 +26,8 @@ class Row:
     restarts. faster: seconds of the reference over its own. price: least undisturbed machine-seconds of any entrant
     over its own; the break-even discount is what is missing to 1. work: processor seconds undisturbed over those used.
     waits: of *load*, seconds from arrival to answer, the median and the 95th percentile. machine: mean machine-seconds
-    of a task. durable, durable_end: the most bytes in the durable folder, and after the last life, if known.
+    of a task. busy: of each time that CPUs came, the seconds until all were busy, None if they never were. durable,
+    durable_end: the most bytes in the durable folder, and after the last life, if known.
     """
 
     engine: str
@@ -45,6 +46,7 @@ class Row:
     losses: int
     start: float | None
     recovery: float | None
+    busy: Sequence[float | None]
     machine: float
     durable: int
     durable_end: int | None
@@ -113,6 +115,7 @@ class Summary:
             losses=sum(map(measures.losses, events)),
             start=_median(start for one in events for start in measures.start_seconds(one)),
             recovery=_median(seconds for one in events for seconds in measures.recovery(one)),
+            busy=[seconds for one in events for seconds in measures.until_busy(one)],
             machine=fmean(run.machine_seconds for run in own),
             durable=max(run.durable for run in own),
             durable_end=max((run.durable_end for run in own if run.durable_end is not None), default=None),
