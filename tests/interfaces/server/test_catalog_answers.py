@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 from pg_client import psycopg
 from server_world import BEN
 from shop import Shop, open_shop
+
+from qoop.catalog.by_text import LONG
+from qoop.interfaces.server.postgres.catalog.text_functions import with_duckdb_calls
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +93,23 @@ def test_columns_have_the_types_of_postgresql(ana: Any) -> None:
             """'{"a": [1, "x"], "b": {"c": "y"}}'::json AS doc FROM sales WHERE id = 1)""",
             [("x", [1, "x"], True)],
         ),
+        ("SELECT format('%I.%L, %1$s: %s%%', relname, relnatts) FROM pg_class WHERE relname = 'sales'",
+         [("sales.'6', sales: 6%",)]),
+        ("SELECT format('%s-%I', id, 'Odd'), format('{} %s', id) FROM sales WHERE id = 7", [('7-"Odd"', "7 %s")]),
+        ("SELECT id FROM sales s WHERE id IN (SELECT id FROM customers FOR KEY SHARE) ORDER BY id LIMIT 2 "
+         "FOR UPDATE OF s SKIP LOCKED", [(1,), (2,)]),
+        ("SELECT s.id, e, k FROM sales s, jsonb_array_elements_text('[\"x\"]'::jsonb) e, "
+         "LATERAL string_to_table(s.region || ',z', ',') AS k WHERE s.id = 1 ORDER BY k",
+         [(1, "x", "r1"), (1, "x", "z")]),
+        ("SELECT value->>'a', jsonb_typeof(value), jsonb_array_length('[1]') FROM json_array_elements('[{\"a\": 1}]')",
+         [("1", "object", 1)]),
+        ("SELECT g::date FROM generate_series(DATE '2026-01-30', DATE '2026-02-01', '1 day') g ORDER BY 1 DESC LIMIT 1",
+         [(date(2026, 2, 1),)]),
+        ("SELECT div(-7, 2), (regexp_match('ab', 'a(b)'))[1], regexp_match('ab', 'c'), array_remove(ARRAY[1, 2], 1), "
+         "date_bin('15 minutes', sold, TIMESTAMP '2001-01-01') FROM sales WHERE region SIMILAR TO '%1' AND id < 2",
+         [(-3, "b", None, [2], datetime(2026, 1, 1, 1))]),
+        ("SELECT justify_interval(INTERVAL '35 days 30 hours')::text, count(*) FROM sales TABLESAMPLE SYSTEM (100)",
+         [("1 month 6 days 06:00:00", 100)]),
         ("SELECT array_lower(conkey, 1) FROM pg_constraint", []), ("SELECT * FROM pg_partition_ancestors(16384)", []),
         (
             "SELECT data_type, udt_name FROM information_schema.columns WHERE column_name = 'sold'",
@@ -101,15 +122,49 @@ def test_questions_are_answered_as_postgresql_does(ana: Any, text: str, rows: li
     assert ana.execute(text).fetchall() == rows
 
 
+@pytest.mark.parametrize(
+    "call", ["width_bucket({}, 0, 10, 5)", "format('%1$I%1$I', {})", "div({0}, {0})", "date_bin('1 day', {0}, {0})"]
+)
+def test_calls_within_calls_do_not_double_a_text(call: str) -> None:
+    text = "a"
+    for _ in range(8):
+        text = call.format(text)
+    assert len(with_duckdb_calls(f"SELECT {text} FROM t")) <= LONG + len(text)
+
+
+def test_a_format_of_duckdbs_is_refused_in_a_question(ana: Any) -> None:
+    for pattern in ("'{:>1000000000}'", "'%s' || '{:>1000000000}'"):
+        with pytest.raises(psycopg.Error, match="refused"):
+            ana.execute(f"SELECT length(format({pattern}, relname)) FROM pg_class")
+
+
+def test_the_current_schema_is_the_first_of_the_search_path(ana: Any) -> None:
+    text = "SELECT current_schema(), current_schemas(true)"
+    for path, expected in (
+        ('"$user", public', ("public", ["pg_catalog", "public"])),
+        ("nowhere", (None, ["pg_catalog"])),
+        ("pg_catalog, public", ("pg_catalog", ["pg_catalog", "public"])),
+    ):
+        ana.execute(f"SET search_path = {path}")
+        assert ana.execute(text).fetchone() == expected
+
+
 def test_columns_have_the_names_of_postgresql(ana: Any) -> None:
     text = (
         "SELECT version(), current_schema, oid::text, 'x'::name, 1 + 1, CASE WHEN true THEN 1 END, "
         "(SELECT max(oid) FROM pg_class), coalesce(relname, ''), relname r FROM pg_class LIMIT 1"
     )
-    of_data = ana.execute(
-        "SELECT count(*), id::text, price * 2, name AS n FROM sales JOIN customers USING (id) GROUP BY ALL"
-    )
-    assert [column.name for column in of_data.description] == ["count", "id", "?column?", "n"]
+    of_data = {
+        "SELECT count(*), id::text, price * 2, name AS n FROM sales JOIN customers USING (id) GROUP BY ALL": [
+            "count", "id", "?column?", "n"
+        ],
+        "SELECT sum(id) FILTER (WHERE id > 1), mode() WITHIN GROUP (ORDER BY id), max(id) + 1 FROM sales": [
+            "sum", "mode", "?column?"
+        ],
+        "SELECT lag(id) OVER (ORDER BY id), count(*) OVER w FROM sales WINDOW w AS (ORDER BY id)": ["lag", "count"],
+    }  # fmt: skip
+    for query, names in of_data.items():
+        assert [column.name for column in ana.execute(query).description] == names
     assert [column.name for column in ana.execute(text).description] == [
         "version", "current_schema", "oid", "name", "?column?", "case", "max", "coalesce", "r",
     ]  # fmt: skip

@@ -53,7 +53,10 @@ def _outermost(words: Sequence[Lexeme]) -> list[tuple[int, int]] | None:
         first += 1
         if follow(words, first, "on", "("):
             first = behind_closing(words, first + 1)
-    return list(list_items(words, first, _BEHIND_LIST))
+    items = list(list_items(words, first, _BEHIND_LIST))
+    if items[-1][1] < len(words) and words[items[-1][1] - 1].says("WITHIN"):
+        items = list(list_items(words, first, tuple(word for word in _BEHIND_LIST if word != "GROUP")))
+    return items
 
 
 def named_columns(words: Sequence[Lexeme]) -> Sequence[Lexeme]:
@@ -91,11 +94,13 @@ def _column_name(item: Sequence[Lexeme]) -> str | None:
         if end < len(item) or last.text.lower() in (*KEYWORD_CALLS, *SYSTEM_COLUMNS):
             return last.name if last.kind == "quoted" else last.text.lower()
         return None
-    if last.name is not None and end == len(item) and end > 1 and not inner[-2].says(*_BEFORE_OPERAND):
+    if last.name is not None and end == len(item) and end > 1 and not inner[-2].says(*_BEFORE_OPERAND, "OVER"):
         before = inner[-2]
         if before.text in (")", "]") or before.name is not None or before.kind in ("string", "number"):
             return None  # an alias without AS
-    name = _call_name(inner) if last.text == ")" else "?column?"
+    name = (
+        _call_name(inner[: _aggregate_end(inner)]) if last.text == ")" or follow(inner, end - 2, "over") else "?column?"
+    )
     if name == "?column?" and (last_cast := _last_cast(item, len(item))) is not None:
         type_ = " ".join(word.text for word in item[last_cast + 1 :] if word.text not in ("pg_catalog", "."))
         return _TYPE_NAMES.get(type_.lower(), type_.strip('"').lower())
@@ -106,6 +111,7 @@ _BEHIND_LIST = (
     "FROM", "WHERE", "UNION", "ORDER", "LIMIT", "GROUP", "INTO", "EXCEPT", "INTERSECT", "OFFSET", "HAVING", "QUALIFY",
     "WINDOW", "USING", "FETCH",
 )  # fmt: skip
+_BEHIND_AGGREGATE = (("filter",), ("over",), ("within", "group"))
 _TYPE_NAMES = {one.sql_name: one.name for one in base_types()} | {
     "int": "int4", "decimal": "numeric", "float": "float8", "string": "text",
 }  # fmt: skip
@@ -119,6 +125,18 @@ def _last_cast(item: Sequence[Lexeme], end: int) -> int | None:
         if item[place].text == "::":
             return place if type_end(item, place + 1) == end else None
     return None
+
+
+def _aggregate_end(inner: Sequence[Lexeme]) -> int:
+    """The place behind a call at the begin, if only FILTER, OVER and WITHIN GROUP follow; else behind all words."""
+    end = at = next((n for n, word in enumerate(inner) if word.text == "("), len(inner))
+    if at == 0 or at == len(inner):
+        return len(inner)
+    end = at = behind_closing(inner, at)
+    while at < len(inner):
+        at += next((len(more) for more in _BEHIND_AGGREGATE if follow(inner, at, *more)), len(inner))
+        at = behind_closing(inner, at) if follow(inner, at, "(") else at + 1
+    return end if at == len(inner) else len(inner)
 
 
 def _call_name(inner: Sequence[Lexeme]) -> str:

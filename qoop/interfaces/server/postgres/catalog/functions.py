@@ -30,6 +30,11 @@ END, SET = "qoop_end_backend", "qoop_set_config"
 _PROCESS = f"CAST(getvariable('{PROCESS}') AS INTEGER)"
 _READS = "'SELECT|USAGE|CONNECT|EXECUTE|MEMBER|SET'"
 _ALLOWED = f"regexp_matches(upper({{}}), {_READS})"
+_PATH = (
+    f"[qoop_x FOR qoop_x IN string_split(replace(replace(CAST(getvariable('{SETTINGS}') AS MAP(VARCHAR, VARCHAR))"
+    "['search_path'], ' ', ''), '\"', ''), ',') IF qoop_x IN ('public', 'main', 'pg_catalog', 'information_schema')]"
+)
+"""The schemas of the search path that there are."""
 _STARTED = datetime.now(UTC).isoformat()
 _PLAIN_NAME = "regexp_full_match(a, '[a-z_][a-z0-9_$]*')"
 
@@ -64,8 +69,9 @@ MACROS: Sequence[tuple[str, str, str]] = (
     ("pg_current_user", "", f"CAST(getvariable('{USER}') AS VARCHAR)"),
     ("pg_backend_pid", "", _PROCESS),
     ("current_database", "", f"CAST(getvariable('{DATABASE}') AS VARCHAR)"),
-    ("current_schema", "", "'public'"),
-    ("current_schemas", "a", "CASE WHEN a THEN ['pg_catalog', 'public'] ELSE ['public'] END"),
+    ("current_schema", "", f"({_PATH})[1]"),
+    ("current_schemas", "a", f"list_concat(CASE WHEN a AND NOT list_contains({_PATH}, 'pg_catalog') "
+     f"THEN ['pg_catalog'] END, {_PATH})"),
     ("current_setting", "a", f"CAST(getvariable('{SETTINGS}') AS MAP(VARCHAR, VARCHAR))[lower(a)]"),
     ("current_setting", "a,b", f"CAST(getvariable('{SETTINGS}') AS MAP(VARCHAR, VARCHAR))[lower(a)]"),
     ("set_config", "a,b,c", f"{SET}({_PROCESS}, CAST(a AS VARCHAR), CAST(b AS VARCHAR), CAST(c AS BOOLEAN))"),

@@ -59,8 +59,16 @@ def growth_in(text: str) -> str | None:
 def _calls(words: Sequence[Lexeme]) -> Iterator[str]:
     """The names of what a text calls. Others have the names of columns between their parentheses."""
     for place, (word, after) in enumerate(pairwise(words)):
-        if word.kind == "word" and after.text == "(" and not _has_columns(words, place):
+        if word.kind == "word" and after.text == "(" and not _has_columns(words, place) and not _is_plain(words, place):
             yield word.text.lower()
+
+
+def _is_plain(words: Sequence[Lexeme], place: int) -> bool:
+    """True for format() with a pattern of PostgreSQL's: one of DuckDB's may widen a value to any length."""
+    if not words[place].says("FORMAT") or place + 3 >= len(words):
+        return False
+    pattern = words[place + 2].text
+    return pattern.startswith("'") and "{" not in pattern and words[place + 3].text in (",", ")")
 
 
 def _has_columns(words: Sequence[Lexeme], place: int) -> bool:

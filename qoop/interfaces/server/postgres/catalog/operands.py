@@ -7,6 +7,10 @@ from collections.abc import Callable, Sequence
 from qoop.catalog.lexer import Lexeme, behind_closing
 
 CLAUSES = ("SELECT", "FROM", "WHERE", "ON", "USING", "HAVING", "GROUP", "ORDER", "LIMIT", "VALUES", "JOIN", "WITH")
+BEHIND_TABLE = (
+    "WHERE", "ON", "JOIN", "LEFT", "RIGHT", "INNER", "FULL", "CROSS", "GROUP", "ORDER", "LIMIT", "WITH", "UNION",
+    "OFFSET", "HAVING", "USING", "NATURAL", "EXCEPT", "INTERSECT", "FETCH", "WINDOW",
+)  # fmt: skip
 _MOST_WORDS = 64
 """Of a SELECT before an item that is found: a text may have a thousand such items."""
 TEXT_TYPES = ("text", "varchar", "name", "bpchar", "cstring")

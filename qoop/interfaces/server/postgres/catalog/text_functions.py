@@ -9,7 +9,14 @@ from operator import add
 
 from qoop.catalog.by_text import LONG
 from qoop.catalog.lexer import Lexeme, behind_closing, lexed, list_items
-from qoop.interfaces.server.postgres.catalog.operands import follow, is_item, operand_start, rewritten, type_end
+from qoop.interfaces.server.postgres.catalog.operands import (
+    BEHIND_TABLE,
+    follow,
+    is_item,
+    operand_start,
+    rewritten,
+    type_end,
+)
 
 _FIELDS = {
     "YYYY": "%Y", "YY": "%y", "IYYY": "%G", "IW": "%V", "ID": "%u", "MM": "%m", "DDD": "%j", "DD": "%d", "HH24": "%H",
@@ -38,22 +45,59 @@ _INITIALS = (
     "list_aggregate([upper(w[1]) || lower(w[2:]) FOR w IN regexp_extract_all({0}, '[[:alnum:]]+|[^[:alnum:]]+')], "
     "'string_agg', '')"
 )
-_OF_ONE: Mapping[str, str] = {"quote_literal": _QUOTE, "initcap": _INITIALS}
+_KINDS_OF_JSON = (
+    "MAP {{'OBJECT': 'object', 'ARRAY': 'array', 'VARCHAR': 'string', 'BOOLEAN': 'boolean', 'NULL': 'null', "
+    "'UBIGINT': 'number', 'BIGINT': 'number', 'DOUBLE': 'number', 'HUGEINT': 'number', 'UHUGEINT': 'number'}}"
+    "[json_type({0})]"
+)
+_OF_ONE: Mapping[str, str] = {
+    "quote_literal": _QUOTE, "initcap": _INITIALS, "json_typeof": _KINDS_OF_JSON, "jsonb_typeof": _KINDS_OF_JSON,
+}  # fmt: skip
 """Calls with one argument."""
+_OF_MORE: Mapping[tuple[str, int], str] = {
+    ("date_bin", 3): "time_bucket(CAST({0} AS INTERVAL), {1}, {2})",
+    ("div", 2): "CAST(trunc(({0}) / ({1})) AS HUGEINT)",
+    ("array_remove", 2): "list_filter({0}, lambda qoop_x: qoop_x IS DISTINCT FROM {1})",
+}  # fmt: skip
+"""Calls by the number of their arguments."""
+_ROWS: Mapping[str, str] = {
+    "generate_series": "generate_series({0})", "string_to_table": "string_split({0})",
+    "json_object_keys": "json_keys({0})", "jsonb_object_keys": "json_keys({0})",
+    "json_array_elements": "json_extract({0}, '$[*]')", "jsonb_array_elements": "json_extract({0}, '$[*]')",
+    "json_array_elements_text": "json_extract_string({0}, '$[*]')",
+    "jsonb_array_elements_text": "json_extract_string({0}, '$[*]')",
+}  # fmt: skip
+"""Functions of rows, as the lists that DuckDB unnests."""
 RENAMED = {
     "json_build_object": "json_object", "jsonb_build_object": "json_object", "json_build_array": "json_array",
     "jsonb_build_array": "json_array", "json_agg": "json_group_array", "jsonb_agg": "json_group_array",
     "json_object_agg": "json_group_object", "jsonb_object_agg": "json_group_object", "to_jsonb": "to_json",
     "array_to_json": "to_json", "every": "bool_and", "btrim": "trim", "clock_timestamp": "now",
-    "statement_timestamp": "now",
+    "statement_timestamp": "now", "jsonb_array_length": "json_array_length", "justify_interval": "normalized_interval",
 }  # fmt: skip
 """Functions that DuckDB has by another name."""
 _IGNORING_CASE = {"~*": "~", "!~*": "!~"}
 _PATHS: Mapping[str, str] = {"#>": "json_extract", "#>>": "json_extract_string"}
 _PATH = re.compile(r"""'\{[^'"{}\\]*\}'""")
+_OF_VALUES = [name for name in _ROWS if "array_elements" in name]
+"""Functions of rows whose column is called value, besides by the name of its table."""
+_BEFORE_TABLE = ("FROM", ",", "JOIN", "LATERAL")
+_PLACE = re.compile(r"%(?:(\d+)\$)?([sIL%])")
+_PLAIN_NAME = "'[a-z_][a-z0-9_$]*'"
+_WRITTEN: Mapping[str, str] = {
+    "s": "{0}", "L": f"coalesce({_QUOTE}, 'NULL')",
+    "I": f"CASE WHEN regexp_full_match({{0}}, {_PLAIN_NAME}) THEN {{0}} ELSE "
+    "concat('\"', replace({0}, '\"', '\"\"'), '\"') END",
+}  # fmt: skip
+"""Values in a text of format()."""
+_LOCKS = (("update",), ("share",), ("no", "key", "update"), ("key", "share"))
+_MOST_WORDS = 300
+"""Of a query in parentheses before its locking clause: a text may have a thousand such."""
+_BEHIND_LOCK = ("OF", "NOWAIT", "SKIP", "LIMIT", "OFFSET", "FETCH", "FOR")
 _SIGNS = (
-    *_CALLS, *_OF_ONE, *RENAMED, *_IGNORING_CASE, "substring", "'{", "name", "generate_series", "width_bucket",
-    "encode", "decode", "to_number",
+    *_CALLS, *_OF_ONE, *(name for name, _ in _OF_MORE), *_ROWS, *RENAMED, *_IGNORING_CASE, "substring", "'{", "name",
+    "width_bucket", "encode", "decode", "to_number", "format", "share", "update", "similar", "tablesample", "jsonb",
+    "regexp_match",
 )  # fmt: skip
 """Each text that is rewritten has one of these."""
 
@@ -98,17 +142,94 @@ def _in_place_of(text: str, words: Sequence[Lexeme], place: int) -> tuple[str, i
     word, after = words[place], [one.text for one in words[place + 1 : place + 5]]
     if _opens(words, place):
         end = behind_closing(words, place + 1)
-        if word.says("GENERATE_SERIES") and len(text) < LONG and is_item(words, place):
-            return f"unnest({word.text}({_text(text, words[place + 2 : end - 1])}))", end
+        if word.text.lower() in _ROWS:
+            return _rows(text, words, place, end)
         new = duckdb_call(word.text, words[place + 2 : end - 1], lambda part: _text(text, part))
         return None if new is None else (new, end)
     if word.text in _IGNORING_CASE and after and after[0].startswith("'"):
         return f"{_IGNORING_CASE[word.text]} '(?s:.*)(?i:{after[0][1:-1]})(?s:.*)'", place + 2
     if word.text.startswith("'{") and after[:1] == ["::"] and after[2:] == ["[", "]"]:
         return f"'[{word.text[2:-2]}]'", place + 1
-    if word.says("NAME") and place and words[place - 1].text == "::":
-        return "text", place + 1
+    if word.says("NAME", "JSONB") and place and words[place - 1].text == "::":
+        return "text" if word.says("NAME") else "json", place + 1
+    if word.says("FOR") and len(text) < LONG and (unlocked := _lock_end(words, place)) is not None:
+        return "", unlocked
+    if word.says("SIMILAR", "TABLESAMPLE"):
+        return _pattern_or_sample(words, place)
     return None
+
+
+def _pattern_or_sample(words: Sequence[Lexeme], place: int) -> tuple[str, int] | None:
+    """``SIMILAR TO`` with PostgreSQL's signs, where DuckDB has regular expressions, and a sample in percent."""
+    pattern = words[place + 2].text if place + 2 < len(words) else ""
+    if words[place].says("SIMILAR") and pattern.startswith("'") and "%" in pattern and ".*" not in pattern:
+        return f"SIMILAR TO {pattern.replace('%', '.*').replace('_', '.')}", place + 3
+    if follow(words, place + 2, "(") and words[place + 1].says("SYSTEM", "BERNOULLI") and follow(words, place + 4, ")"):
+        return f"TABLESAMPLE {words[place + 1].text} ({words[place + 3].text} PERCENT)", place + 5
+    return None
+
+
+def _rows(text: str, words: Sequence[Lexeme], place: int, end: int) -> tuple[str, int]:
+    """A call of a function of rows as an item of a SELECT, or as a table, and the place behind it. end: of the call."""
+    name, inside = words[place].text.lower(), words[place + 2 : end - 1]
+    is_table = words[place - 1].says(*_BEFORE_TABLE)
+    if name != "generate_series":
+        rows = f"unnest({_ROWS[name].format(_text(text, inside))})"
+        return f"(SELECT {rows} AS {_column(words, place, end)})" if is_table else rows, end
+    called = f"generate_series({_with_interval(text, inside)})"
+    if len(text) >= LONG:
+        return called, end
+    if is_item(words, place):
+        return f"unnest({called})", end
+    column = _column(words, place, end)
+    follows = end + (2 if follow(words, end, "as") else 1)
+    if not is_table or column == words[place].text or follow(words, follows, "(") or text.lower().count(name) > 1:
+        return called, end
+    return f"{called} AS {column}({column})", follows
+
+
+def _column(words: Sequence[Lexeme], place: int, end: int) -> str:
+    """The name of the column of a function of rows in FROM: that of its table."""
+    alias = words[end + 1 if follow(words, end, "as") else end :][:1]
+    if words[place].text.lower() in _OF_VALUES and any(word.says("VALUE") for word in words):
+        return "value"
+    return alias[0].text if alias and alias[0].name and not alias[0].says(*BEHIND_TABLE) else words[place].text
+
+
+def _with_interval(text: str, inside: Sequence[Lexeme]) -> str:
+    """The arguments of generate_series, of which PostgreSQL takes a step as a text: ``'1 day'``."""
+    written = _text(text, inside)
+    is_text = len(inside) > 1 and inside[-1].kind == "string" and inside[-2].text == ","
+    return f"{written[: -len(inside[-1].text)]}INTERVAL {inside[-1].text}" if is_text else written
+
+
+def _lock_end(words: Sequence[Lexeme], place: int) -> int | None:
+    """The place behind the locking clause that begins there: ``FOR UPDATE OF t SKIP LOCKED``. None: it is another FOR.
+
+    Rows here are only read, so a lock has no effect.
+    """
+    end = next((place + 1 + len(lock) for lock in _LOCKS if follow(words, place + 1, *lock)), None)
+    if end is None or (follow(words, end, ")") and not _is_of_query(words, place)):
+        return None
+    if end < len(words) and words[end].text not in (")", ";") and not words[end].says(*_BEHIND_LOCK):
+        return None
+    if follow(words, end, "of"):
+        end += 2
+        while end < len(words) and words[end].text in (",", "."):
+            end += 2
+    if follow(words, end, "nowait"):
+        return end + 1
+    return end + 2 if follow(words, end, "skip", "locked") else end
+
+
+def _is_of_query(words: Sequence[Lexeme], place: int) -> bool:
+    """True if the word there, in parentheses, is a clause of a query, and in no call."""
+    depth = 0
+    for at in range(place - 1, max(-1, place - _MOST_WORDS), -1):
+        depth += (words[at].text == ")") - (words[at].text == "(")
+        if depth < 0:
+            return words[at + 1].says("SELECT", "WITH", "FROM", "TABLE", "VALUES")
+    return False
 
 
 def _with_path_calls(text: str) -> str:
@@ -149,11 +270,19 @@ def duckdb_call(name: str, inside: Sequence[Lexeme], written: Callable[[Sequence
         return f"{RENAMED[name]}({written(inside)})"
     if name == "substring":
         return _matched(inside, written)
+    if name == "cast" and len(inside) > 2 and inside[-2].says("AS") and inside[-1].says("JSONB"):
+        return f"CAST({written(inside[:-1])} JSON)"
     arguments = [inside[first:after] for first, after in list_items(inside)]
     if name in _OF_ONE and len(arguments) == 1:
         return _OF_ONE[name].format(written(arguments[0]))
+    if (name, len(arguments)) in _OF_MORE:
+        return _bounded(_OF_MORE[name, len(arguments)].format(*map(written, arguments)))
+    if name == "format" and arguments and len(arguments[0]) == 1:
+        return _bounded(_formatted(arguments[0][0].text, [written(one) for one in arguments[1:]]))
+    if name == "regexp_match" and len(arguments) == 2 and arguments[1][0].kind == "string":
+        return _bounded(_first_match(written(arguments[0]), arguments[1][0].text))
     if name == "width_bucket" and len(arguments) == 4:
-        return f"({_BUCKETS.format(*map(written, arguments))})"
+        return _bounded(f"({_BUCKETS.format(*map(written, arguments))})")
     if name in ("encode", "decode", "to_number") and len(arguments) == 2 and len(arguments[1]) == 1:
         return _by_constant(name, written(arguments[0]), arguments[1][0].text)
     if name not in _CALLS or len(arguments) != 2 or len(arguments[1]) != 1 or arguments[1][0].kind != "string":
@@ -173,6 +302,48 @@ def _by_constant(name: str, value: str, constant: str) -> str | None:
     whole, digits = sum(sign in "09" for sign in found[1]), len(found[2] or "")
     number = f"'^[+-]?[0-9]{{0,{whole}}}([.][0-9]{{0,{digits}}})?'"
     return f"CAST(regexp_extract(regexp_replace({value}, '[^0-9.+-]', '', 'g'), {number}) AS DECIMAL(38, {digits}))"
+
+
+def _bounded(called: str | None) -> str | None:
+    """A call that has an argument more than once: each such call within another would double the text."""
+    return called if called is not None and len(called) < LONG else None
+
+
+def _formatted(pattern: str, values: Sequence[str]) -> str | None:
+    """``format('%I.%s', a, b)`` as a call of concat; None where the pattern is none of PostgreSQL's.
+
+    >>> _formatted("'%s of %2$s, 5 %%'", ["a", "b"]), _formatted("'{} of {}'", ["a", "b"])
+    ("concat('', a, ' of ', b, ', 5 %')", None)
+    """
+    if (
+        not pattern.startswith("'")
+        or "{" in pattern
+        or _PLACE.search(pattern) is None
+        or "%" in _PLACE.sub("", pattern)
+    ):
+        return None
+    pieces, at, count = [""], 1, 0
+    for found in _PLACE.finditer(pattern):
+        pieces[-1] += pattern[at : found.start()]
+        at = found.end()
+        if found[2] == "%":
+            pieces[-1] += "%"
+            continue
+        count = int(found[1]) if found[1] else count + 1
+        if not 0 < count <= len(values):
+            return None
+        pieces += [_WRITTEN[found[2]].format(values[count - 1]), ""]
+    pieces[-1] += pattern[at:-1]
+    return (
+        "concat(" + ", ".join(f"'{one}'" if n % 2 == 0 else one for n, one in enumerate(pieces) if one or not n) + ")"
+    )
+
+
+def _first_match(value: str, pattern: str) -> str:
+    """``regexp_match(a, 'x(y)')``: the parts of the first match, or all of it; NULL where there is none."""
+    groups = len(re.findall(r"(?<!\\)\((?!\?)", pattern))
+    parts = ", ".join(f"regexp_extract({value}, {pattern}, {n})" for n in (range(1, groups + 1) if groups else (0,)))
+    return f"(CASE WHEN regexp_matches({value}, {pattern}) THEN [{parts}] END)"
 
 
 def _matched(inside: Sequence[Lexeme], written: Callable[[Sequence[Lexeme]], str]) -> str | None:

@@ -18,6 +18,7 @@ from qoop.interfaces.server.postgres.catalog.column_names import KEYWORD_CALLS, 
 from qoop.interfaces.server.postgres.catalog.data import functions, relations
 from qoop.interfaces.server.postgres.catalog.functions import TABLE_MACROS
 from qoop.interfaces.server.postgres.catalog.operands import (
+    BEHIND_TABLE,
     CLAUSES,
     TEXT_TYPES,
     casts_to_text,
@@ -311,10 +312,6 @@ class _Rewriting:
         if (called := duckdb_call(name, words[at + 2 : end - 1], self._inner)) is not None and name != "quote_literal":
             self._done.append(called)
             return end - at
-        if name == "format" and at + 2 < len(words) and words[at + 2].kind == "string":
-            self._done += ["printf", "(", words[at + 2].text.replace("%I", "%s").replace("%L", "'%s'")]
-            self._clauses.append(self._clauses[-1])
-            return 3
         if name == "age" and _is_of_transactions(words[at + 2 : behind_closing(words, at + 1) - 1]):
             self._done.append("pg_xid_age")
             return 1
@@ -343,7 +340,7 @@ class _Rewriting:
         called = f"{words[at].text}({self._inner(words[at + 2 : end - 1])})"
         if words[at].says("VALUES", "SELECT", "LATERAL", "ONLY", "ROWS") or follow(words, follows + 1, "("):
             return 0
-        if alias is None or alias.name is None or alias.says(*_BEHIND_TABLE):
+        if alias is None or alias.name is None or alias.says(*BEHIND_TABLE):
             self._done.append(f"(SELECT {called} AS {words[at].text}) AS {words[at].text}")
             return end - at
         self._done.append(f"(SELECT {called} AS {alias.text}) AS {alias.text}")
@@ -366,7 +363,7 @@ class _Rewriting:
         self._done.append(called)
         follows = end + (1 if follow(words, end, "as") else 0)
         alias = words[follows] if follows < len(words) else None
-        if alias is None or alias.name is None or follow(words, follows + 1, "(") or alias.says(*_BEHIND_TABLE):
+        if alias is None or alias.name is None or follow(words, follows + 1, "(") or alias.says(*BEHIND_TABLE):
             return end - at
         self._done += ["AS", f"{alias.text}({alias.text})"]
         return follows + 1 - at
@@ -398,10 +395,6 @@ _RULES: Sequence[Callable[[_Rewriting, Sequence[Lexeme], int], int]] = (
     _Rewriting._reserved, _Rewriting._empty_list,
 )  # fmt: skip
 _NOUNS = {"regclass": "relation", "regtype": "type", "regproc": "function", "regnamespace": "schema", "regrole": "role"}
-_BEHIND_TABLE = (
-    "WHERE", "ON", "JOIN", "LEFT", "RIGHT", "INNER", "FULL", "CROSS", "GROUP", "ORDER", "LIMIT", "WITH", "UNION",
-    "OFFSET", "HAVING", "USING", "NATURAL", "EXCEPT", "INTERSECT", "FETCH", "WINDOW",
-)  # fmt: skip
 
 
 def _joined(pieces: Sequence[str]) -> str:
