@@ -106,6 +106,43 @@ def test_use_says_which_schema_names_are_of(session: qoop.Session) -> None:
     assert session.sql("USE main; SELECT name FROM t").fetchall() == [("main",)]
 
 
+@pytest.mark.parametrize("staged", [None, True])
+@pytest.mark.parametrize("used", ["USE s", "SET schema = 'S'", "SET search_path TO 's'", "USE d", "USE d.z"])
+def test_what_texts_say_of_the_schema_in_use_is_as_in_duckdb(tmp_path: Path, used: str, staged: bool | None) -> None:
+    path = tmp_path / "d.duckdb"
+    with duckdb.connect(str(path)) as made:
+        made.execute("CREATE SCHEMA z; CREATE TABLE z.t AS SELECT 1 AS a; CREATE TABLE t AS SELECT 2 AS a")
+    began = (
+        f"CREATE SCHEMA s; ATTACH '{path}' AS d (READ_ONLY); CREATE TABLE s.t AS SELECT 6 AS current_schema;"
+        "CREATE MACRO who() AS current_schema(); CREATE VIEW v AS SELECT current_schema() FROM range(2);"
+    )
+    texts = [
+        "SELECT current_schema(), current_schemas(true), current_schemas(false) AS f, current_database()",
+        "SELECT 'é', Current_Schema ( ) || pg_catalog.current_schema(), 'current_schema()', [x || current_schema() FOR "
+        "x IN ['é']]",
+        "SELECT current_schema, current_catalog, current_setting('schema'), current_setting('Search_Path')",
+        "SELECT in_search_path('memory', 's'), in_search_path('d', 'main'), in_search_path('d', 'z')",
+        "SELECT current_schema() AS x, count(*) FROM range(10) t(a) WHERE current_database() <> '' GROUP BY 1",
+        "SELECT current_schema FROM (SELECT 1) q(current_schema)",
+        "SELECT q.current_schema, current_schema FROM (SELECT 1 AS current_schema) q",
+        "SELECT current_schema FROM memory.s.t",
+        "DESCRIBE SELECT current_schema()",
+        *(() if "d" in used.split()[1] else ("SELECT who(), (SELECT current_schema())", "FROM main.v")),
+    ]
+    with qoop.connect(slots=1, memory="300MB", staged=staged) as session, duckdb.connect() as oracle:
+        session.sql(began + used)
+        oracle.execute(began + used)
+        for text in texts:
+            expected = oracle.execute(text)
+            got = session.sql(text)
+            assert list(got.columns) == [name for name, *_ in expected.description]
+            assert got.fetchall() == expected.fetchall()
+        with pytest.raises(qoop.BindError, match="answered for constants alone"):
+            session.sql("SELECT in_search_path('d', x) FROM (VALUES ('s')) AS t(x)")
+        session.sql("RESET schema")
+        assert session.sql("SELECT current_schema()").fetchall() == [("main",)]
+
+
 def test_a_temporary_table_is_found_whatever_schema_is_in_use() -> None:
     texts = (
         "CREATE SCHEMA s; USE s; CREATE TEMP TABLE t AS SELECT 1 AS x; CREATE TEMP VIEW v AS SELECT x + 1 AS y FROM t;"

@@ -84,7 +84,7 @@ REFUSED = {
     "PRAGMA enable_progress_bar": "PRAGMA enable_progress_bar", "PRAGMA force_checkpoint": "PRAGMA force_checkpoint",
     "PRAGMA import_database('x')": "PRAGMA import_database", "PRAGMA database_size": "database_size",
     "PRAGMA storage_info('t')": "storage_info", "PRAGMA explain_output = 'all'": "explain_output",
-    "PRAGMA nothing": "PRAGMA nothing", "SET nothing = 1": "nothing", "SET search_path = 'main'": "search_path",
+    "PRAGMA nothing": "PRAGMA nothing", "SET nothing = 1": "nothing", "SET search_path = 's,main'": "one schema",
     "COPY t TO 'x.csv' (FORMAT csv, RETURN_FILES)": "RETURN_FILES", "EXECUTE nothing": "nothing",
     "IMPORT DATABASE 'no such folder'": "no such folder", "COMMIT": "transaction", "ROLLBACK": "transaction",
     "LOAD nothing_of_that_name": "nothing_of_that_name",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from qoop.catalog.errors import CatalogError, Forbidden, SourceError, UnknownTable
+from qoop.catalog.errors import CatalogError, Forbidden, QueryError, SourceError, UnknownTable
 from qoop.catalog.lexer import quoted
 from qoop.catalog.opening import EXTENSIONS, listed
 from qoop.catalog.stores.objects import is_remote
@@ -99,9 +99,7 @@ class Definitions:
             text = self._with_queries(text)
             written = self._without_macros(text)
             read = self._as_read(written)
-            if self._macros is None or written == text:
-                return read
-            return self._macros.named(self.with_plain_names(text), read)
+            return read if written == text else self._named_as(self.with_plain_names(text), read)
 
     def _as_read(self, text: str) -> str:
         """The same for a text without macros."""
@@ -112,7 +110,14 @@ class Definitions:
         expanded = self._expanded(text)
         if expanded != text:
             self._binder.describe(text)
+            if self._macros is not None or self.names.schemas.default is not None:
+                return self._named_as(text, expanded)
         return expanded
+
+    def _named_as(self, text: str, expanded: str) -> str:
+        from qoop.query.statements.macros.naming import named_as
+
+        return named_as(text, expanded, self._binder.describe)
 
     def expanded(self, text: str) -> str:
         """As `as_read`, for a text that a binder with the same contents has checked: nothing binds it here."""
@@ -127,8 +132,22 @@ class Definitions:
         return expanded
 
     def _without_macros(self, text: str) -> str:
-        """A text with the bodies of macros in place of their calls, and queries in place of those that name them."""
-        return self._with_queries(text if self._macros is None else self._macros.expand(text))
+        """A text with the bodies of macros in place of their calls, queries in place of those that name them, and
+        values in place of calls that depend on the schema in use."""
+        text = self._with_queries(text if self._macros is None else self._macros.expand(text))
+        in_use = self.names.schemas.default
+        if in_use is None:
+            return text
+        from qoop.query.statements.databases.search_path import with_path_values
+
+        return with_path_values(text, in_use, in_use not in self.names.schemas, self._columns_of)
+
+    def _columns_of(self, table: str) -> list[str]:
+        """The names of the columns of a table, which is written in SQL; empty for a table that is not here."""
+        try:
+            return [name for name, _ in self._binder.describe(self.with_plain_names(f"FROM {table}"))]
+        except QueryError:
+            return []
 
     def _with_queries(self, text: str) -> str:
         """A text with the queries that it names by texts; a locked session names none so."""

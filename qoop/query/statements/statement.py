@@ -18,7 +18,7 @@ from qoop.catalog.duckdb_introspection import is_several, parsed, type_of
 from qoop.catalog.errors import ParseError, QueryError
 from qoop.catalog.lexer import LexedText, known_text, lexed, without_end
 from qoop.catalog.value import value
-from qoop.query.statements.databases.schemas import OfSchemas, ShowSchemas, schema_created, schema_dropped
+from qoop.query.statements.databases.schemas import OWN, OfSchemas, ShowSchemas, schema_created, schema_dropped
 from qoop.query.statements.materialized import OfMaterialized, is_of_materialized, materialized
 from qoop.query.statements.reading import (
     ChangeTable,
@@ -324,13 +324,21 @@ def _variable(statement: LexedText) -> Statement | None:
 
 def _used(statement: LexedText) -> Use | None:
     words = Words(statement)
-    schema = words.take("SET", "SCHEMA")
-    if not schema and not words.take("USE"):
+    if words.take("RESET", "SCHEMA") or words.take("RESET", "SEARCH_PATH"):
+        words = Words(OWN)
+    elif words.take("SET", "SCHEMA") or words.take("SET", "SEARCH_PATH"):
+        _ = words.take("=") or words.take("TO")
+        named = OWN if words.take("DEFAULT") else words.string()  # DuckDB reads it as names with dots between them
+        if named is not None and "," in named:
+            raise QueryError(
+                f"a search_path has one schema here, not {named!r}: names without one are searched in main, too"
+            )
+        words = words if named is None else Words(named or OWN)
+    elif not words.take("USE"):
         return None
     from qoop.query.statements.databases.attaching import used
 
-    named = words.string() if schema else None  # which DuckDB reads as names with dots between them
-    return used(words if named is None else Words(named))
+    return used(words)
 
 
 def _by(module: str, reader: str) -> Callable[[LexedText], Statement]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from qoop.catalog.errors import BindError
 from qoop.catalog.lexer import quoted
 from qoop.planner.sql.bind import Binder
 from qoop.query.statements.macros.expanding import Macros
-from qoop.query.statements.macros.naming import with_names
 from qoop.query.statements.macros.reading import CreateMacro, DropMacro, Macro, OfMacros
 
 
@@ -39,14 +37,6 @@ class DefinedMacros:
     def expand(self, text: str) -> str:
         """See `Macros.expand`."""
         return self._macros.expand(text)
-
-    def named(self, text: str, expanded: str) -> str:
-        """The expanded text with the column names of the text that the user wrote. Raises BindError if their types
-        differ."""
-        expected, found = self._binder.describe(text), self._binder.describe(expanded)
-        if [type_ for _, type_ in expected] != [type_ for _, type_ in found]:
-            raise BindError(f"a macro cannot be written out here: call it in another way, or write its body: {text}")
-        return with_names(expanded, [name for name, _ in found], [name for name, _ in expected])
 
     def _definition(self, macro: Macro) -> str:
         query = self._with_plain_names(macro.body if macro.is_table else f"SELECT {macro.body}")

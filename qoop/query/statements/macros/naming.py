@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from qoop.catalog.errors import BindError
 from qoop.catalog.lexer import Lexeme, behind_closing, lexed, list_items, quoted
 
 _ENDS = (
     "FROM", "WHERE", "GROUP", "HAVING", "WINDOW", "QUALIFY", "ORDER", "LIMIT", "OFFSET", "UNION", "EXCEPT", "INTERSECT",
     "USING", "SAMPLE", ";",
 )  # fmt: skip
+
+
+def named_as(text: str, expanded: str, describe: Callable[[str], Sequence[tuple[str, str]]]) -> str:
+    """The expanded text with the column names of the text that the user wrote. describe: gives names and types of
+    columns. Raises BindError if the types differ."""
+    expected, found = describe(text), describe(expanded)
+    if [type_ for _, type_ in expected] != [type_ for _, type_ in found]:
+        raise BindError(f"a call cannot be written out here: call it in another way, or write its body: {text}")
+    return with_names(expanded, [name for name, _ in found], [name for name, _ in expected])
 
 
 def with_names(text: str, current: Sequence[str], names: Sequence[str]) -> str:
