@@ -1,4 +1,4 @@
-"""What texts say of the schema in use: ``current_schema()`` and its kin are those of the session, not of a task.
+"""The value of ``current_schema()`` and its kin: that of the session, not of a task.
 
 A task runs in a DuckDB that has none of the session's schemas. So once USE has named one, a call becomes its value:
 that of the same call in a DuckDB with a schema of that name in use.
@@ -15,8 +15,8 @@ import duckdb
 from qoop.catalog.errors import BindError, ParseError
 from qoop.catalog.lexer import behind_closing, lexed, quoted
 from qoop.catalog.opening import open_duckdb
+from qoop.catalog.sources.files import sql_string
 from qoop.planner.parse_tree import Names, Node, arguments_of, is_common_table, nodes, text_of, tree_of
-from qoop.query.statements.parameters import literal
 
 _MAY_ASK = re.compile(r"current_(?:schema|database|catalog|setting)|in_search_path", re.I)
 _DESCRIBES = re.compile(r"\s*FROM\s*\(\s*DESCRIBE\b", re.I)  # names and types, which values would change
@@ -65,8 +65,8 @@ def _is_column(
 ) -> bool:
     """True where a column of a text has the name."""
     for other, named in tree:
-        given = [other.get("alias") or "", *other.get("column_name_alias", ()), *other.get("aliases", ())]
-        if other is not node and name in map(str.lower, map(str, given)):
+        declared = [other.get("alias") or "", *other.get("column_name_alias", ()), *other.get("aliases", ())]
+        if other is not node and name in map(str.lower, map(str, declared)):
             return True
         if other.get("type") == "BASE_TABLE" and not is_common_table(other, named):
             parts = (other.get("catalog_name"), other.get("schema_name"), other["table_name"])
@@ -103,7 +103,7 @@ def _value(call: str, in_use: str, attached: bool) -> str:
             connection.execute(f"CREATE SCHEMA {path}")
         connection.execute(f"USE {path}")
         try:
-            [(value, type_)] = connection.execute(f"SELECT {call} AS found, typeof(found)").fetchall()
+            [(value, type_)] = connection.execute(f"SELECT CAST({call} AS VARCHAR), typeof({call})").fetchall()
         except duckdb.Error as error:
             raise BindError(f"{call} is answered for constants alone once USE has named a schema: {error}") from error
-    return f"CAST({literal(value)} AS {type_})"
+    return f"CAST({sql_string(value)} AS {type_})"
