@@ -194,7 +194,10 @@ class Run(RunView):
         frontier = self._running_plan.started
         frontier.begin(node)
         self._log.note(Started(self._log.at, attempt.id, node.key, machine, resources, extra))
-        return Start(machine, self._specs.make(attempt, node, frontier, self.share, self._outputs.facts))
+        return Start(
+            machine,
+            self._specs.make(attempt, node, frontier, self.share, self._outputs.facts, self._running_plan.goes_on),
+        )
 
     def give_up(self, attempts: Iterable[AttemptId], why: str, *, now: float) -> list[Command]:
         """Stop these attempts; once they have reported, their tasks are ready again."""

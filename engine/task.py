@@ -88,11 +88,17 @@ def own_non_deterministic(plan: Plan, owner: JobId) -> Plan:
     """
     if all(stage.shareable for stage in plan.stages):
         return plan
-    own: set[StageId] = set()
-    for stage in plan.stages:
-        if not stage.shareable or any(item.stage in own for item in stage.stage_inputs):
-            own.add(stage.id)
+    own = dependents(plan)
     return changed(plan, stages=tuple(_owned(stage, owner) if stage.id in own else stage for stage in plan.stages))
+
+
+def dependents(plan: Plan) -> set[StageId]:
+    """The non-deterministic stages of a plan, and those that depend on them."""
+    found: set[StageId] = set()
+    for stage in plan.stages:
+        if not stage.shareable or any(item.stage in found for item in stage.stage_inputs):
+            found.add(stage.id)
+    return found
 
 
 def _owned(stage: Stage, owner: JobId) -> Stage:

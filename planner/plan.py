@@ -180,6 +180,7 @@ class Stage:
     opaque: the reason for which the planner did not decompose the fragment, None if it did.
     whole: it is the whole query, which DuckDB plans: its one task takes any number of slots, up to `slots`.
     shareable: False for non-deterministic stages (law 12), whose outputs must never serve another plan.
+    by_digits: it is non-deterministic only because last digits of sums decide: the same sums lead to the same rows.
     join_filters: True if DuckDB may push the keys of a build side into the scan of the probe side. False where a LIMIT
         lies below the join: DuckDB 1.5.5 pushes the filter below that too, which changes rows.
     label: a few words for people.
@@ -200,6 +201,7 @@ class Stage:
     opaque: str | None = None
     whole: bool = False
     shareable: bool = True
+    by_digits: bool = False
     join_filters: bool = True
     label: str = ""
     meaning: Signature = ""

@@ -171,10 +171,12 @@ class Planning:
     def _identity(self, meaning: Relation) -> Identity:
         meaning = self._interner.of(meaning)
         found = self._provenances.of(meaning)
+        non_deterministic = self._non_deterministic.of(meaning)
         return Identity(
             found.signature,
             found.columns,
-            self._non_deterministic.of(meaning),
+            non_deterministic,
             self._provenances.rows(meaning),
             partial(self._provenances.facts, meaning),
+            non_deterministic and self._non_deterministic.by_digits(meaning),
         )

@@ -15,10 +15,15 @@ from qoop.planner.plan import Plan, read_by
 
 
 class RunningPlan:
-    """Stops attempts and releases outputs that the plan does not need. frontier: None before the first plan."""
+    """Stops attempts and releases outputs that the plan does not need. frontier: None before the first plan.
 
-    def __init__(self, log: RunLog, job: JobId, attempts: Attempts, outputs: Outputs) -> None:
+    goes_on: outputs that depend on non-deterministic stages are those of one run over several processes: see `Limits`.
+    False from when the plan changes, or makes one of them again.
+    """
+
+    def __init__(self, log: RunLog, job: JobId, attempts: Attempts, outputs: Outputs, goes_on: bool) -> None:
         self.frontier: Frontier | None = None
+        self.goes_on = goes_on
         self._log = log
         self._job = job
         self._attempts = attempts
@@ -40,10 +45,11 @@ class RunningPlan:
         and begun."""
         before = self.frontier
         same = before is not None and before.plan == plan
+        self.goes_on = self.goes_on and (same or before is None)
         if not same:
             self._drop_dependents()
         busy = {attempt.key for attempt in self._attempts}
-        self.frontier = Frontier(plan, self._outputs.present, busy, reuse_dependents=same)
+        self.frontier = Frontier(plan, self._outputs.present, busy, reuse_dependents=same or self.goes_on)
         if same and before is not None:
             self.frontier.remember_made(before)
         self._outputs.useful = None  # until `keep_only` names what the plans before this one made for others
@@ -119,6 +125,7 @@ class RunningPlan:
                 self._attempts.stop(attempt, "the plan makes it of other things")
 
     def _spoil(self, spoiled: list[TaskNode]) -> None:
+        self.goes_on = False
         keys = {task.key for task in spoiled}
         for attempt in self._attempts:
             if attempt.key in keys:

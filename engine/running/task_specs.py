@@ -52,11 +52,14 @@ class TaskSpecs:
         frontier: Frontier,
         share: Resources | None,
         facts: Mapping[CheckpointKey, Committed],
+        goes_on: bool,
     ) -> TaskSpec:
-        """The order of an attempt at a task of the plan that runs. facts: of the outputs that it reads."""
+        """The order of an attempt at a task of the plan that runs. facts: of the outputs that it reads. goes_on: an
+        output that depends on a non-deterministic stage is of use to another process."""
         stage, inputs = task.stage.stage, frontier.inputs(task)
-        # a non-deterministic output is worth nothing to another process
-        durable = self._durable and not task.stage.dependent and self._saves(stage.id, frontier.plan, share)
+        useful = goes_on or not task.stage.dependent
+        durable = self._durable and useful and self._saves(stage.id, frontier.plan, share)
+        sliced = durable and not any(source.dependent for source, _ in task.stage.sources)
         return TaskSpec(
             attempt=attempt.id,
             stage=stage,
@@ -74,7 +77,7 @@ class TaskSpecs:
             extra=attempt.extra,
             profiled=self._limits.profiled,
             path=task.stage.tail,
-            slicing=self._slicing(stage, frontier.plan, inputs, facts) if durable else None,
+            slicing=self._slicing(stage, frontier.plan, inputs, facts) if sliced else None,
         )
 
     def _slicing(

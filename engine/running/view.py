@@ -53,7 +53,7 @@ class RunView:
         self.history = self._log.history
         self._attempts = Attempts(self._log)
         self._outputs = Outputs(self._log, job, limits.keep_checkpoints)
-        self._running_plan = RunningPlan(self._log, job, self._attempts, self._outputs)
+        self._running_plan = RunningPlan(self._log, job, self._attempts, self._outputs, limits.goes_on)
         self._demands = Demands(limits.min_memory, limits.most_memory)
         self._ready = ReadyDemands(job, self._demands)
         self._retries = Retries(self._log, limits, self._demands)

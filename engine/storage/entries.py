@@ -95,7 +95,8 @@ def joined_in(directory: Checkpoints, keys: Sequence[CheckpointKey]) -> list[Ent
         found = directory.find_all(slices)
         if len(found) == len(slices):
             made = Made((), slices=[one.committed for one in found])
-            committed = replace(index.committed, key=whole, rows=made.rows, bytes=made.bytes)
+            seconds = sum(one.committed.seconds for one in found)  # others if a slice was made again
+            committed = replace(index.committed, key=whole, rows=made.rows, bytes=made.bytes, seconds=seconds)
             entries += [*map(Entry.found, found), Entry(committed, None, slices=slices)]
     return entries
 

@@ -42,7 +42,7 @@ from qoop.planner.plan import Layout, Plan, Signature, Stage, StageId, StageInpu
 class Identity(NamedTuple):
     """The meaning of a relation: its signature, a canonical name for each column, and its determinism.
 
-    rows: digest of its rows without regard to columns.
+    rows: digest of its rows without regard to columns. by_digits: as in `Stage`.
     facts: what its rows are made of, under these names for its columns; None if that is not known.
     """
 
@@ -51,6 +51,7 @@ class Identity(NamedTuple):
     non_deterministic: bool
     rows: Signature = ""
     facts: Callable[[Sequence[tuple[str, Column]]], Facts] | None = None
+    by_digits: bool = False
 
 
 Identify = Callable[[Relation], Identity]
@@ -176,6 +177,7 @@ class Cutter:
             estimate=self.observed.estimate(signature, fragment.width, fragment.estimate, self._read_by(leaves)),
             opaque=top.reason if isinstance(top, Opaque) else None,
             shareable=not identity.non_deterministic,
+            by_digits=identity.by_digits,
             join_filters=not _joins_limited(top),
             meaning="" if fragment.partial else identity.rows,
             facts=NO_FACTS if fragment.partial else _facts(identity, names, ordered, root),

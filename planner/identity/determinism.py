@@ -93,6 +93,10 @@ class NonDeterminism:
             _decides(relation, self.query) if self._is_steady(relation) else is_non_deterministic(relation, self.query)
         )
 
+    def by_digits(self, relation: Relation) -> bool:
+        """True of a non-deterministic relation if that is only because last digits of sums decide its rows."""
+        return self._is_steady(relation)
+
     def _is_steady(self, node: Relation) -> bool:
         """True if no operator of the tree varies, wherever its columns are read."""
         known = self._steady.get(id(node))

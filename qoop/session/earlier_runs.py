@@ -217,18 +217,19 @@ def _seconds(line: str) -> float:
 
 class StartedRun:
     """A run that is under way. why: the reason, as a clause, that it cannot use the outputs of an unfinished run; empty
-    if there is no such run. continues: an unfinished run of the same text was of the same owner. begun: by the
-    monotonic clock. meanwhile: closed at its end."""
+    if there is no such run. continues: an unfinished run of the same text was of the same owner. alone: no other run of
+    the text is under way. begun: by the monotonic clock. meanwhile: closed at its end."""
 
     def __init__(
         self,
         losses: RunLosses,
         why: str = "",
         continues: bool = False,
+        alone: bool = False,
         path: Path | None = None,
         file: FileIO | None = None,
     ) -> None:
-        self.why, self.continues = why, continues
+        self.why, self.continues, self.alone = why, continues, alone
         self.begun = time.monotonic()
         self.meanwhile = contextlib.ExitStack()
         self._losses = losses
@@ -317,7 +318,8 @@ class EarlierRuns:
             why = self._why(now, before, names)
             path = self._folder / f"{digest}-{secrets.token_hex(8)}.json"
             continues = any(one.query is not None and one.owner == owner for one in before)
-            return StartedRun(self._losses, why, continues, path, self._write(path, now, owner))
+            alone = sum(name.startswith(digest) for name in names) == len(before)
+            return StartedRun(self._losses, why, continues, alone, path, self._write(path, now, owner))
         except OSError:
             return StartedRun(self._losses)
 

@@ -173,13 +173,21 @@ class JobStarts:
             return self._cluster.submit(request)
         begun = self.earlier_runs.begin(planned, owner_of(request.terms))
         own = request.own_outputs and not begun.continues  # what this user's killed run left is not known to be theirs
+        request = replace(request, earlier=begun.why, own_outputs=own)
         try:
-            handle = self._cluster.submit(replace(request, earlier=begun.why, own_outputs=own))
+            handle = self._cluster.submit(self._going_on(request) if begun.alone and not own else request)
         except BaseException:
             begun.end(answered=True)
             raise
         handle.done.add_done_callback(lambda done: begun.end(answered=done.exception() is None))
         return handle
+
+    def _going_on(self, request: JobRequest) -> JobRequest:
+        """The request with a plan of which more outputs may exist, and will serve another process."""
+        from qoop.engine.running.going_on import going_on  # few queries have such stages
+
+        plan = going_on(request.plan, request.text, self._planning.present)
+        return request if plan is None else replace(request, plan=plan, limits=replace(request.limits, goes_on=True))
 
 
 def _for_deadline(adaptive: Adaptive | None, deadline: float) -> Adaptive | None:

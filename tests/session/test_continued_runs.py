@@ -4,6 +4,9 @@ look: in the status and history of the job, in the log, in the shell and on the 
 from __future__ import annotations
 
 import logging
+import signal
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -145,3 +148,37 @@ def test_a_query_fails_where_its_outputs_must_outlive_the_process(data: Path, tm
         session(data, file / "folder", checkpoint_full="error")
     with pytest.raises(qoop.ConfigError, match="checkpoint_full must be one of warn, error"):
         qoop.connect(checkpoint_full="maybe")
+
+
+DECIDED = """
+WITH q AS (SELECT k, sum(v / 3.0::DOUBLE) AS s FROM facts GROUP BY k),
+d AS MATERIALIZED (SELECT x.k, count(*) AS n FROM q AS x JOIN q AS y ON x.k = y.k + 1 WHERE x.s > y.s GROUP BY x.k)
+SELECT a.k % 7 AS m, sum(a.n + b.n)::BIGINT AS n FROM d AS a JOIN d AS b ON a.k = b.k + 1 GROUP BY m ORDER BY m
+"""
+"""Digits decide the rows of the first join, so of all above it."""
+ONE_TASK = """
+import os, signal, sys, qoop
+from qoop.engine.backends.local import LocalBackend
+starts, start = [], LocalBackend.start
+def count(backend, machine, spec):
+    if starts:
+        backend.store.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+    starts.append(spec)
+    start(backend, machine, spec)
+LocalBackend.start = count
+with qoop.connect(sys.argv[1], slots=1, memory="500MB", checkpoints=sys.argv[2], staged=True) as found:
+    print(found.submit(sys.argv[3], resume=True).result().fetchall(), [spec.stage.shareable for spec in starts])
+"""
+
+
+def test_a_query_that_digits_decide_ends_in_processes_of_one_task_each(data: Path, tmp_path: Path) -> None:
+    """Each saves its task, and is killed when it begins another."""
+    ended = subprocess.CompletedProcess[str]([], -signal.SIGKILL)
+    with session(data, tmp_path / "other") as whole:
+        expected, most = whole.sql(DECIDED).fetchall(), 30
+        assert expected
+    while ended.returncode == -signal.SIGKILL and (most := most - 1):
+        words = [sys.executable, "-c", ONE_TASK, str(data), str(tmp_path / "place"), DECIDED]
+        ended = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False)
+    assert ended.stdout.strip() == f"{expected} [False]", "the last of several tasks that digits decide"

@@ -86,7 +86,8 @@ def active_job(message: Submitted, loop: JobLoop, clock: Clock, driver: Driver, 
     """The job that a message submits. loop: the one that will run it. most_memory: bytes that its tasks may take."""
     name, request = message.job, message.request
     run = _run(name, request, most_memory)
-    request = changed(request, plan=own_non_deterministic(request.plan, name))
+    if not request.limits.goes_on:
+        request = changed(request, plan=own_non_deterministic(request.plan, name))
     adaptive = request.adaptive
     replanner = Replanner(name, adaptive, run, request.plan, request.slowdown) if adaptive is not None else None
     plans = JobPlans(run, replanner, request)

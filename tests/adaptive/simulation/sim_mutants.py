@@ -20,7 +20,6 @@ from types import ModuleType
 from sim_draw import drawn
 from sim_try import Failure, tried
 
-from qoop.adaptive.cluster import active_job
 from qoop.adaptive.cluster.cluster import Cluster
 from qoop.adaptive.cluster.fair_shares import FairShares
 from qoop.adaptive.cluster.job_table import JobTable
@@ -28,7 +27,7 @@ from qoop.adaptive.cluster.time_limits import TimeLimits
 from qoop.adaptive.replanning.replanner import Replanner
 from qoop.adaptive.schedulers import max_min
 from qoop.adaptive.schedulers.base import Request
-from qoop.engine import frontier
+from qoop.engine import frontier, task
 from qoop.engine.demand import Demands
 from qoop.engine.driver import Driver
 from qoop.engine.frontier import Frontier, TaskNode
@@ -160,8 +159,8 @@ MUTANTS = (
         "    self._specs.need_tables(plan)",
         "self._specs.need_tables(plan)\n    self._outputs.add_found(found)",
     ),
-    Mutant("non-deterministic stages are owned, what rests on them is not", active_job, "own_non_deterministic",
-           "item.stage in own", "False"),
+    Mutant("non-deterministic stages are owned, what rests on them is not", task, "dependents",
+           "item.stage in found", "False"),
     Mutant(
         "a late output of an old non-deterministic stage stays", RunningPlan, "void_attempts_at",
         "attempt.key == key", "False",
