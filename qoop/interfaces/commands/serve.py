@@ -91,7 +91,7 @@ def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace
     if options.check_config:
         return _print_faults(options, open_session)
     from qoop.interfaces.commands.file_views import create_views
-    from qoop.interfaces.commands.serve_loading import load_planner
+    from qoop.interfaces.commands.serve_loading import FIRST_TEXTS, load_planner
     from qoop.interfaces.server.audit import AuditLog
     from qoop.interfaces.server.identity.reloading import Reloading
     from qoop.interfaces.server.logs import logged
@@ -124,6 +124,8 @@ def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace
         service = Service(session, users, audit, options.queries, spans, slow)
         if session.isolation is not None:
             session.isolation.warm()
+        for text in FIRST_TEXTS:
+            session.submit(text)
         load_planner()
         if options.users is not None:
             around.enter_context(Reloading(options.users, service.reload)).at_hangup()
