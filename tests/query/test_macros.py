@@ -13,7 +13,7 @@ import qoop
 TABLE = pa.table({"i": list(range(2000)), "k": [row % 7 for row in range(2000)], "s": ["x", "y"] * 1000})
 MACROS = (
     "CREATE MACRO plus(a, b := 5) AS a + b",
-    "CREATE MACRO Twice(a) AS a * 2",
+    "CREATE MACRO main.Twice(a) AS a * 2",
     "CREATE MACRO nested(a) AS twice(plus(a, b := 1))",
     "CREATE MACRO spread(a) AS max(a) - min(a)",
     "CREATE MACRO field(a) AS {'a': a, 'b': [a]}",
@@ -40,6 +40,8 @@ QUERIES = (
     "SELECT count(*), twice(col0) FROM three(), t GROUP BY col0 ORDER BY 2",
     "WITH c AS (SELECT twice(i) FROM t WHERE i < 3) SELECT * FROM c ORDER BY ALL",
     "SELECT *, plus(i) FROM t ORDER BY i LIMIT 3",
+    "SELECT plus(a.i), *, plus(b.k), 1 + 1 FROM t a JOIN t b USING (i, s) ORDER BY ALL LIMIT 3",
+    "SELECT main.plus(i), memory.main.twice(k) FROM t ORDER BY ALL LIMIT 3",
     "SELECT field(i) FROM t ORDER BY i LIMIT 2",
     "SELECT plus(1) UNION ALL SELECT 2 ORDER BY 1",
     "SELECT evens(k + 3), twice FROM (SELECT k, k AS twice FROM t WHERE i < 4) ORDER BY ALL",
@@ -96,7 +98,7 @@ def test_views_call_macros_as_they_are_now(both: tuple[qoop.Session, duckdb.Duck
         ("CREATE MACRO fresh(a) AS a + unknown", "unknown"),
         ("SELECT typed('a')", "add explicit type casts"),
         ("CREATE MACRO fresh(a) AS a, (a, b) AS a + b", "has one form"),
-        ("CREATE MACRO main.fresh(a) AS a", "a name without a schema"),
+        ("CREATE MACRO other.fresh(a) AS a", "in the schema main"),
         ("DROP MACRO fresh", "there is no macro fresh; there are: above, evens"),
         ("SELECT plus()", r"the arguments of plus do not fit: it is plus\(a, b := 5\)"),
         ("SELECT plus(1, c := 2)", "do not fit"),

@@ -91,6 +91,11 @@ def test_temporary_tables_have_the_names_that_duckdb_gives_them() -> None:
             assert session.sql(text).fetchall() == oracle.execute(text).fetchall() != []
         with pytest.raises(qoop.BindError, match="nothing does not exist"):
             session.sql("FROM temp.nothing")
+        for text in ("CREATE TABLE temp.v", "CREATE OR REPLACE VIEW temp.main.v", "CREATE TEMP TABLE memory.v"):
+            with pytest.raises(duckdb.Error):
+                oracle.execute(f"{text} AS SELECT 1")
+            with pytest.raises(qoop.QueryError, match="CREATE TEMP TABLE v"):
+                session.sql(f"{text} AS SELECT 1")
         session.sql("DROP TABLE temp.t")
         with pytest.raises(qoop.BindError, match="t does not exist"):
             session.sql("FROM t")

@@ -109,9 +109,7 @@ def created(statement: LexedText) -> CreateView | CreateTable | CreateEmpty:
     is_view = words.take("VIEW")
     if is_view or words.take("TABLE"):
         unless = words.take("IF", "NOT", "EXISTS")
-        name = words.parts()
-        if temporary and len(name) == 1:  # whatever schema USE names, each finds it
-            name = (MAIN, *name)
+        name = _created_name(words.parts(), temporary)
         columns = words.parenthesised()
         if name and columns and not is_view and words.next is None:
             _check_columns(columns)
@@ -127,6 +125,15 @@ def created(statement: LexedText) -> CreateView | CreateTable | CreateEmpty:
         "CREATE [OR REPLACE] TABLE name AS … or (column type, …), and schemas, CREATE SCHEMA name; "
         "data comes in through register()"
     )
+
+
+def _created_name(name: tuple[str, ...], temporary: bool) -> tuple[str, ...]:
+    """The name of a new table or view. Raises QueryError where the text and DuckDB's database of temporary tables
+    contradict each other."""
+    if len(name) > 1 and (name[0].lower() == TEMPORARY) != temporary:
+        wrong = "is temporary, and has no schema" if temporary else f"is of {TEMPORARY}"
+        raise QueryError(f"{'.'.join(name)} {wrong}: write CREATE TEMP TABLE {name[-1]}, or leave {TEMPORARY} out")
+    return (MAIN, *name) if temporary and len(name) == 1 else name  # whatever schema USE names, each finds it
 
 
 def _rows_to_keep(words: Words, names: str | None) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from qoop.catalog.errors import BindError, CatalogError
 from qoop.catalog.lexer import Lexeme, behind_closing, lexed, list_items
 from qoop.catalog.value import value
-from qoop.query.statements.macros.reading import PASSED, CreateMacro, DropMacro, Macro
+from qoop.query.statements.macros.reading import OF_MACROS, PASSED, CreateMacro, DropMacro, Macro
 
 _DEEPEST = 50
 """Calls within the bodies of others; DuckDB refuses a macro that calls itself, but not one that is replaced later."""
@@ -94,10 +94,15 @@ class Macros:
             macro = self._macros.get(name.lower()) if name is not None and place >= after else None
             if macro is None or words[place + 1].text != "(":
                 continue
-            if place and words[place - 1].text == ".":
+            first = place
+            while first > 1 and words[first - 1].text == ".":
+                first -= 2
+            if tuple(one.text.lower() for one in words[first:place:2]) not in OF_MACROS:
                 raise BindError(f"call the macro as {macro.name}(…), with nothing before its name")
             after = behind_closing(words, place + 1)
-            yield _Call(macro, word.start, words[after - 1].end, _arguments(macro, text, words[place + 2 : after - 1]))
+            yield _Call(
+                macro, words[first].start, words[after - 1].end, _arguments(macro, text, words[place + 2 : after - 1])
+            )
 
 
 def _arguments(macro: Macro, text: str, words: Sequence[Lexeme]) -> dict[str, str]:

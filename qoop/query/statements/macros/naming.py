@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from qoop.catalog.errors import BindError
 from qoop.catalog.lexer import Lexeme, behind_closing, lexed, list_items, quoted
@@ -27,19 +27,45 @@ def with_names(text: str, current: Sequence[str], names: Sequence[str]) -> str:
 
     >>> with_names("SELECT (a * 2), b FROM t ORDER BY 1", ["(a * 2)", "b"], ["twice(a)", "b"])
     'SELECT (a * 2) AS "twice(a)", b FROM t ORDER BY 1'
+    >>> with_names("SELECT *, (a * 2) FROM t, t AS u", ["a", "a", "(a * 2)"], ["a", "a", "twice(a)"])
+    'SELECT *, (a * 2) AS "twice(a)" FROM t, t AS u'
     """
     if list(current) == list(names):
         return text
     words = lexed(text).words
-    items = _columns(words)
-    if len(items) != len(names):  # a star stands for several; DuckDB keeps the order of the inner query
+    places = dict(_places(words, len(names)))
+    differ = [place for place, (name, new) in enumerate(zip(current, names, strict=True)) if name != new]
+    if not places.keys() >= set(differ):  # a star stands for several; DuckDB keeps the order of the inner query
         return f"FROM ({text}\n) AS renamed({', '.join(map(quoted, names))})"
     done, pieces = 0, []
-    for (_, after), name, new in zip(items, current, names, strict=True):
-        if name != new:
-            pieces += [text[done : words[after - 1].end], f" AS {quoted(new)}"]
-            done = words[after - 1].end
+    for place in differ:
+        end = words[places[place] - 1].end
+        pieces += [text[done:end], f" AS {quoted(names[place])}"]
+        done = end
     return "".join([*pieces, text[done:]])
+
+
+def _places(words: Sequence[Lexeme], count: int) -> Iterator[tuple[int, int]]:
+    """The places of columns among all `count`, each with that of the word behind its item, as far as items before the
+    first star and behind the last one tell."""
+    items = _columns(words)
+    wide = [place for place, (first, after) in enumerate(items) if _is_wide(words[first:after])]
+    if not wide and len(items) != count:
+        return
+    before, behind = (wide[0], wide[-1]) if wide else (len(items), len(items))
+    for place, (_, after) in enumerate(items):
+        if place < before:
+            yield place, after
+        elif place > behind:
+            yield place + count - len(items), after
+
+
+def _is_wide(item: Sequence[Lexeme]) -> bool:
+    """True of an item that may stand for several columns."""
+    return any(
+        word.says("COLUMNS", "UNNEST", "UNPACK") or (word.text == "*" and (place == 0 or item[place - 1].text == "."))
+        for place, word in enumerate(item)
+    )
 
 
 def _columns(words: Sequence[Lexeme]) -> list[tuple[int, int]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from qoop.catalog.errors import QueryError
 from qoop.catalog.lexer import Lexeme, lexed, list_items, quoted
 from qoop.catalog.value import value
+from qoop.query.statements.databases.schemas import MAIN, OWN, TEMPORARY
 
 if TYPE_CHECKING:
     from qoop.query.statements.words import Words
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 _FORM = (
     "CREATE [OR REPLACE] MACRO name(parameter, parameter type, parameter := value, …) AS expression, or AS TABLE query"
 )
+
+OF_MACROS = ((), (MAIN,), (OWN, MAIN), (OWN,), (TEMPORARY,), (TEMPORARY, MAIN))
+"""What may stand before the name of a macro, in lower case."""
 
 PASSED = (":=", "=>")
 """The signs between the name of a parameter and its value."""
@@ -84,13 +88,13 @@ def macro_created(words: Words) -> CreateMacro | None:
     if not words.take("MACRO") and not words.take("FUNCTION"):
         return None
     unless = words.take("IF", "NOT", "EXISTS")
-    name, parameters = words.take_name(), words.parenthesised()
+    name, parameters = _name(words), words.parenthesised()
     if not name or parameters is None or not words.take("AS"):
-        raise QueryError(f"a macro has a name without a schema: {_FORM}")
+        raise QueryError(f"a macro is in the schema main: {_FORM}")
     is_table = words.take("TABLE")
     if not is_table and len(list(list_items(words.left))) > 1:
         raise QueryError(f"a macro of a session has one form: {_FORM}")
-    return CreateMacro(Macro(name.lower(), _parameters(parameters), words.rest, is_table), replace, unless)
+    return CreateMacro(Macro(name, _parameters(parameters), words.rest, is_table), replace, unless)
 
 
 def _parameters(parenthesised: str) -> tuple[Parameter, ...]:
@@ -115,8 +119,14 @@ def macro_dropped(words: Words) -> DropMacro | None:
         return None
     _ = words.take("TABLE")
     exists = words.take("IF", "EXISTS")
-    name = words.take_name()
+    name = _name(words)
     _ = words.take("CASCADE") or words.take("RESTRICT")
     if not name or words.next is not None:
-        raise QueryError("a macro has a name without a schema: DROP MACRO [IF EXISTS] name")
-    return DropMacro(name.lower(), exists)
+        raise QueryError("a macro is in the schema main: DROP MACRO [IF EXISTS] name")
+    return DropMacro(name, exists)
+
+
+def _name(words: Words) -> str:
+    """The name of a macro in lower case; empty for one in a schema other than that of names without one."""
+    *schema, name = map(str.lower, words.parts() or ("",))
+    return name if tuple(schema) in OF_MACROS else ""
