@@ -18,7 +18,7 @@ _FORM = (
 )
 
 OF_MACROS = ((), (MAIN,), (OWN, MAIN), (OWN,), (TEMPORARY,), (TEMPORARY, MAIN))
-"""What may stand before the name of a macro, in lower case."""
+"""The schemas that may be written before the name of a macro, in lower case."""
 
 PASSED = (":=", "=>")
 """The signs between the name of a parameter and its value."""
