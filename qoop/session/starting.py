@@ -175,7 +175,9 @@ class JobStarts:
         own = request.own_outputs and not begun.continues  # what this user's killed run left is not known to be theirs
         request = replace(request, earlier=begun.why, own_outputs=own)
         try:
-            handle = self._cluster.submit(self._going_on(request) if begun.alone and not own else request)
+            if begun.alone and not own and self._config.ray is None:  # other nodes would read the files of a lost one
+                request = self._going_on(request)
+            handle = self._cluster.submit(request)
         except BaseException:
             begun.end(answered=True)
             raise
