@@ -137,7 +137,7 @@ def _growth(
     bound: Bound, core: Core, tables: Mapping[str, Table], describe: Callable[[str], Columns], all_rows: bool
 ) -> Growth:
     select = core.select
-    _check(select)
+    _check(select, all_rows)
     own = bound.columns if core.around is None else _described(select, describe)
     fact, alias = _take_pieces(select, tables, all_rows)
     columns = {name: [column for column, _ in table.columns] for name, table in tables.items()}
@@ -220,12 +220,14 @@ def _is_chosen(select: exp.Select, names: Names) -> bool:
     return any(map(_is_estimated, items))
 
 
-def _check(select: exp.Select) -> None:
-    """Raise Refused for a SELECT whose form cannot grow."""
+def _check(select: exp.Select, all_rows: bool) -> None:
+    """Raise Refused for a SELECT whose form cannot grow. all_rows: see `growths`."""
     if any(isinstance(one, exp.Star) or one.is_star for one in select.expressions):
         raise Refused("it has no list of columns")
     for node in own_nodes(select):
         for kind, reason in _NOT_GROWN.items():
+            if all_rows and kind is exp.Qualify:
+                continue
             if isinstance(node, kind) and not (kind is exp.Distinct and isinstance(node.parent, exp.Count)):
                 raise Refused("it has DISTINCT aggregates" if isinstance(node.parent, exp.AggFunc) else reason)
 
@@ -250,7 +252,7 @@ def _take_pieces(select: exp.Select, tables: Mapping[str, Table], to_grow: bool)
     named.sort(key=lambda item: (to_grow and _is_one_file(item[0]), -item[0].rows))
     for table, place in named:
         try:
-            _check_joins(select, place, table.name)
+            check_joins(select, place, table.name)
         except Refused as refused:
             reasons.append(refused)
             continue
@@ -269,7 +271,7 @@ def _is_one_file(table: Table) -> bool:
     return table.origin is not None and list(files) == [table.origin.place]
 
 
-def _check_joins(select: exp.Select, place: int, name: str) -> None:
+def check_joins(select: exp.Select, place: int, name: str) -> None:
     """Raise Refused for joins that do not allow pieces of a table. place: of the table in the FROM."""
     if any(source.args.get("joins") for source in sources_of(select)):
         raise Refused("its joins are nested")

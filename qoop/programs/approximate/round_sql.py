@@ -61,7 +61,7 @@ def _grouped(
     """The measures of all rows of the query, by its keys and by the columns before these."""
     within = select.copy()
     group = within.args.get("group")
-    for clause in ("group", "having", "order", "limit", "offset"):
+    for clause in ("group", "having", "qualify", "order", "limit", "offset"):
         within.set(clause, None)
     named = [exp.Alias(this=key.copy(), alias=f"k{place}") for place, key in enumerate(keys)]
     measured = [exp.alias_(parse_one(one.sql, read="duckdb"), f"{prefix}{place}") for place, one in enumerate(measures)]
@@ -106,11 +106,12 @@ _POWERS = (("s", ""), ("q", " ** 2"), ("c", " ** 3"))
 
 
 def tail_sql(select: exp.Select, reading: Reading, names: Names) -> str:
-    """HAVING, ORDER BY and LIMIT, over the columns of the estimates."""
+    """HAVING, QUALIFY, ORDER BY and LIMIT, over the columns of the estimates."""
     parts = []
-    having, order = select.args.get("having"), select.args.get("order")
-    if having is not None:
-        parts.append(f"WHERE {reading.final(names.resolved(having.this, prefer_columns=True))}")
+    order = select.args.get("order")
+    for clause, word in (("having", "WHERE"), ("qualify", "QUALIFY")):
+        if (one := select.args.get(clause)) is not None:
+            parts.append(f"{word} {reading.final(names.resolved(one.this, prefer_columns=True))}")
     if order is not None:
         items = []
         for one in order.expressions:

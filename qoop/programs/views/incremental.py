@@ -18,13 +18,13 @@ from qoop.catalog.errors import ExecutionError, QueryError, SourceError
 from qoop.catalog.table import has_files
 from qoop.catalog.value import value
 from qoop.programs.approximate.eligibility import PIECES
-from qoop.programs.approximate.names import tables_of
+from qoop.programs.approximate.names import Refused, tables_of
 from qoop.programs.parts import Part, Parts
 from qoop.programs.views.below.choice import Chosen, choices
 from qoop.programs.views.below.cut import HEAD
 from qoop.programs.views.below.groups import groups_table
 from qoop.programs.views.below.joining import Pair, needed
-from qoop.programs.views.delta import Delta, deltas_of
+from qoop.programs.views.delta import Branch, Delta, branches_of, deltas_of
 from qoop.programs.views.merging import Merging, one_after_another
 from qoop.programs.views.sampling import LeafSample, estimated, interim_of, why_never
 from qoop.programs.views.small_leaves import MOST_ROWS
@@ -87,7 +87,8 @@ class Below:
 
 class Incremental:
     """A query that is computed by parts. columns: of its rows. cuts: how its groups may be cut below joins, or the
-    reason why they are not. below: the cut in use, or that reason. Not thread-safe."""
+    reason why they are not. below: the cut in use, or that reason. branches: the query over the other branches of
+    a UNION ALL, whose sums merge with these. Not thread-safe."""
 
     def __init__(
         self,
@@ -99,6 +100,7 @@ class Incremental:
     ) -> None:
         self.delta, self.exact, self.cuts = delta, exact, cuts
         self.below: Below | str = cuts if isinstance(cuts, str) else cuts[0]
+        self.branches: tuple[Incremental, ...] = ()
         self._merging = merging
         self._columns = columns
         self._digested: dict[str, Digests] = {}  # by query
@@ -113,7 +115,17 @@ class Incremental:
     def all(self) -> list[Incremental]:
         """This query, and those that it reads."""
         inner = (one.inner for one in self.exact)
-        return [self, *(each for one in inner if isinstance(one, Incremental) for each in one.all())]
+        found = [*(one for one in inner if isinstance(one, Incremental)), *self.branches]
+        return [self, *(each for one in found for each in one.all())]
+
+    def merges_with(self, other: Incremental) -> bool:
+        """True if the sums of both queries have one form, and are finished alike."""
+        forms = [
+            (one._merging.types, growth.terms, growth.items, growth.tail, growth.around,
+             [measure.merged_by for measure in growth.measures])
+            for one in (self, other) for growth in (one.delta.growth,)
+        ]  # fmt: skip
+        return forms[0] == forms[1]
 
     @property
     def read_by_leaves(self) -> tuple[str, ...]:
@@ -133,7 +145,7 @@ class Incremental:
 
     def rows(self, turn: Turn) -> pa.Table:
         """The rows of the query."""
-        heads = self._heads(turn)
+        heads = [head for one in (self, *self.branches) for head in one._heads(turn)]
         exact = {one.name: _exact_part(one, turn) for one in self.exact}
         return self._merging.final(
             [head.rows for head in heads], {name: (part.rows, part.columns) for name, part in exact.items()}
@@ -164,6 +176,8 @@ class Incremental:
 
     def why_never_sampled(self) -> str:
         """See `sampling.why_never`."""
+        if self.branches:
+            return "its sums are over a UNION ALL"
         return why_never(self.delta.growth, self._merging.types)
 
     def _apart(self, turn: Turn) -> tuple[list[Part], Mapping[str, Leaf]]:
@@ -200,9 +214,9 @@ class Incremental:
         """Keep the parts that a later refresh needs, of a query whose rows are there."""
         for query in (self._sums, *(() if isinstance(self.below, str) else (self.below.groups,))):
             turn.kept |= self._digests(turn, query).all()
-        for one in self.exact:
-            if isinstance(one.inner, Incremental):
-                one.inner.mark(turn)
+        for each in (*(one.inner for one in self.exact), *self.branches):
+            if isinstance(each, Incremental):
+                each.mark(turn)
 
     def _digests(self, turn: Turn, query: PartQuery) -> Nodes:
         """The tree of a query."""
@@ -321,7 +335,17 @@ def incremental(
 ) -> Incremental | str:
     """The computation of a query by parts, or the reason why it has none. planning: over these tables. cut: its groups
     may be cut below joins."""
-    reason = ""
+    try:
+        branches = branches_of(bound, planning.columns)
+    except (Refused, QueryError) as error:
+        branches, reason = [], str(error).splitlines()[0]
+    else:
+        reason = ""
+    if branches:
+        found = _over_branches(branches, tables, planning, cut)
+        if isinstance(found, Incremental):
+            return found
+        reason = found
     for delta in deltas_of(bound, tables, planning.columns):
         if isinstance(delta, str):
             reason = reason or delta
@@ -337,6 +361,27 @@ def incremental(
             if isinstance(one.inner, Incremental):
                 one.inner.close()
     return reason or NO_SUMS
+
+
+def _over_branches(
+    branches: Sequence[Branch], tables: Mapping[str, Table], planning: ViewPlanning, cut: bool
+) -> Incremental | str:
+    """The computation of a query over each branch of a UNION ALL as one, or the reason why there is none."""
+    made, reason = list[Incremental](), ""
+    for branch in branches:
+        found = incremental(branch.bound, tables, planning, cut)
+        if isinstance(found, str):
+            reason = found
+            break
+        made.append(found)
+        if found.delta.fact not in branch.tables or not found.merges_with(made[0]):
+            reason = "the sums over the branches of its UNION ALL are not of one form"
+    if not reason:
+        made[0].branches = tuple(made[1:])
+        return made[0]
+    for one in made:
+        one.close()
+    return reason
 
 
 def _may_have_total(sql: str) -> bool:
