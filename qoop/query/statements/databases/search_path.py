@@ -53,6 +53,8 @@ def _calls(text: str, columns: Callable[[str], Iterable[str]]) -> Iterator[tuple
         named = _without_parentheses(node)
         if (named and _is_column(named, node, tree, columns)) or not (named or _asks(node)):
             continue
+        if not named and not all(map(_is_constant, arguments_of(node))):  # a value is found outside of all limits
+            raise BindError(f"{node['function_name']} takes constants alone once USE has named a schema")
         start = len(text.encode()[: node["query_location"]].decode())
         place = after = next(place for place, word in enumerate(words) if word.start >= start)
         while not named and words[after].text != "(":
@@ -83,6 +85,11 @@ def _asks(node: Node) -> bool:
     return name in _CALLED or (option is not None and option.lower() in _OPTIONS)
 
 
+def _is_constant(node: Node) -> bool:
+    """True of a constant as written; TRUE is a text that is cast."""
+    return bool(node.get("class") == "CONSTANT" or (node.get("class") == "CAST" and _is_constant(node["child"])))
+
+
 def _without_parentheses(node: Node) -> str:
     """The function that a name alone may be; empty: none."""
     if node.get("type") != "COLUMN_REF" or len(node["column_names"]) > 1:
@@ -105,5 +112,5 @@ def _value(call: str, in_use: str, attached: bool) -> str:
         try:
             [(value, type_)] = connection.execute(f"SELECT CAST({call} AS VARCHAR), typeof({call})").fetchall()
         except duckdb.Error as error:
-            raise BindError(f"{call} is answered for constants alone once USE has named a schema: {error}") from error
+            raise BindError(f"{call} has no value: {error}") from error
     return f"CAST({sql_string(value)} AS {type_})"
