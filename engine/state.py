@@ -71,8 +71,8 @@ class Limits:
     locked: True: tasks run where DuckDB opens no file but those of their tables (`kernel`).
     all_saved: True: a durable output that cannot be written fails the job.
     profiled: True: DuckDB's profiles of the tasks are taken, which cost a short query up to a tenth of its time.
-    goes_on: True: non-deterministic stages of the first plan have names under which an earlier process may have left
-        their outputs, and a later one finds those of this process (:mod:`qoop.engine.running.going_on`).
+    goes_on: True: outputs of non-deterministic stages of the first plan serve other processes, before and after this
+        one (:mod:`qoop.engine.running.going_on`).
     slice_seconds: durable tasks that should take longer are cut into slices that are saved one by one
         (:mod:`qoop.engine.backends.sliced`).
     """

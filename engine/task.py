@@ -70,6 +70,11 @@ def checkpoint_key(stage: Stage, part: int) -> CheckpointKey:
     return CheckpointKey(stage.signature, layout_digest(stage), part)
 
 
+def checkpoint_keys(*stages: Stage) -> list[CheckpointKey]:
+    """The keys of all outputs of stages."""
+    return [checkpoint_key(stage, part) for stage in stages for part in range(stage.width)]
+
+
 def joined_key(task: CheckpointKey) -> CheckpointKey:
     """The key under which is kept of which slices the output of a task consists."""
     return changed(task, layout=_hex(f"{task.layout} joined"))

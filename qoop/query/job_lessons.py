@@ -14,7 +14,7 @@ from qoop.adaptive.replanning.slowdown import MachineSlowdown
 from qoop.catalog.value import value
 from qoop.engine.events import Committed
 from qoop.engine.history import Record
-from qoop.engine.task import CheckpointKey, checkpoint_key
+from qoop.engine.task import CheckpointKey, checkpoint_keys
 from qoop.planner.estimate.observed import MISJUDGED, Observations
 from qoop.planner.plan import Plan, Resources
 from qoop.query.duckdb_plans import DuckDBPlans
@@ -77,8 +77,7 @@ class JobLessons:
 
         Returns the number of stages with some, and True if the estimates were far off.
         """
-        keys = [checkpoint_key(stage, part) for stage in plan.stages for part in range(stage.width)]
-        observed = outputs(plan, present(keys))
+        observed = outputs(plan, present(checkpoint_keys(*plan.stages)))
         self.observations.add(plan, observed)
         return len(observed), misestimate(plan, observed) > MISJUDGED
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from qoop.adaptive.replanning.greedy import LONG_SECONDS, held_to_take
 from qoop.adaptive.replanning.observations import done_parts
 from qoop.catalog.value import value
-from qoop.engine.task import CheckpointKey, checkpoint_key
+from qoop.engine.task import CheckpointKey, checkpoint_keys
 from qoop.planner.estimate.cost import SPILL_BYTE
 from qoop.planner.finish import Done
 from qoop.planner.plan import WHOLE_PER_TASKS, Plan, Resources
@@ -65,7 +65,7 @@ class QuickPlans:
 def keys_of(candidates: Sequence[Candidate]) -> list[CheckpointKey]:
     """The outputs of plans that other runs may have left, each once."""
     stages = [stage for one in candidates for stage in one.plan.stages if stage.shareable]
-    return list(dict.fromkeys(checkpoint_key(stage, part) for stage in stages for part in range(stage.width)))
+    return list(dict.fromkeys(checkpoint_keys(*stages)))
 
 
 @value

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from qoop.adaptive.replanning.observations import committed, outputs
 from qoop.catalog.errors import ConfigError
-from qoop.engine.task import checkpoint_key
+from qoop.engine.task import checkpoint_keys
 from qoop.query.drawing import explaining
 from qoop.query.drawing.explaining import Format
 from qoop.query.drawing.formats import EXPLANATION
@@ -71,7 +71,7 @@ def _explained_plan(session: Session, query: str, format: Format) -> str:
     found = explaining.explained_plan(plan, format=format)
     if format != "text" or not session.config.reuse or not plan.root.shareable:
         return found
-    keys = [checkpoint_key(plan.root, part) for part in range(plan.root.width)]
+    keys = checkpoint_keys(plan.root)
     present = session.planning.present(keys)
     if len(present) < len(keys) or keys[0] in session.cluster.owners:
         return found

@@ -30,7 +30,7 @@ from qoop.catalog.stores.private import lock_now, make_folder, open_private, wri
 from qoop.catalog.stores.whole_file import write_whole
 from qoop.catalog.value import value
 from qoop.engine.storage.manifest import checkpoint_name, manifests
-from qoop.engine.task import CheckpointKey, checkpoint_key, joined_key
+from qoop.engine.task import CheckpointKey, checkpoint_keys, joined_key
 from qoop.planner.plan import Plan
 from qoop.query.earlier_work import SHORTER
 from qoop.query.statements.normal_text import normal_text
@@ -136,7 +136,7 @@ class RunLives:
 
     def plan(self, plan: Plan, say: Callable[[str], object]) -> None:
         """The query runs by this plan from now on. say: is called with a line if that cannot be recorded."""
-        keys = [checkpoint_key(stage, part) for stage in plan.stages for part in range(stage.width)]
+        keys = checkpoint_keys(*plan.stages)
         started = self.record.started or time.monotonic() - self._begun
         try:
             self._write(replace(self.record, outputs=tuple(map(_names, keys)), started=started))

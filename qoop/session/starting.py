@@ -16,7 +16,7 @@ from qoop.adaptive.replanning.worthwhile import Worthwhile
 from qoop.adaptive.schedulers.terms import Terms
 from qoop.catalog.errors import QueryError, Timeout
 from qoop.engine.state import Limits
-from qoop.engine.task import checkpoint_key
+from qoop.engine.task import checkpoint_keys
 from qoop.query.config import Config
 from qoop.query.job import Planned
 from qoop.query.output_losses import BETWEEN_LOSSES
@@ -93,8 +93,7 @@ class JobStarts:
         """Start a query by its plan. Raises as `Session.submit` does."""
         request = self._request(planned, terms, options)
         if request.reuse:
-            root = planned.plan.root
-            self._backend.verify([checkpoint_key(root, part) for part in range(root.width)])
+            self._backend.verify(checkpoint_keys(planned.plan.root))
         handle = self._reading(request, planned)
         self._planning.started(planned, handle)
         return handle

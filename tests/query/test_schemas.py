@@ -119,7 +119,7 @@ def test_what_texts_say_of_the_schema_in_use_is_as_in_duckdb(tmp_path: Path, use
         made.execute("CREATE SCHEMA z; CREATE TABLE z.t AS SELECT 1 AS a; CREATE TABLE t AS SELECT 2 AS a")
     began = (
         f"CREATE SCHEMA s; ATTACH '{path}' AS d (READ_ONLY); CREATE TABLE s.t AS SELECT 6 AS current_schema;"
-        "CREATE MACRO who() AS current_schema(); CREATE VIEW v AS SELECT current_schema() FROM range(2);"
+        "CREATE MACRO in_use() AS current_schema(); CREATE VIEW v AS SELECT current_schema() FROM range(2);"
     )
     texts = [
         "SELECT current_schema(), current_schemas(true), current_schemas(false) AS f, current_database()",
@@ -132,7 +132,7 @@ def test_what_texts_say_of_the_schema_in_use_is_as_in_duckdb(tmp_path: Path, use
         "SELECT q.current_schema, current_schema FROM (SELECT 1 AS current_schema) q",
         "SELECT current_schema FROM memory.s.t",
         "DESCRIBE SELECT current_schema()",
-        *(() if "d" in used.split()[1] else ("SELECT who(), (SELECT current_schema())", "FROM main.v")),
+        *(() if "d" in used.split()[1] else ("SELECT in_use(), (SELECT current_schema())", "FROM main.v")),
     ]
     with qoop.connect(slots=1, memory="300MB", staged=staged) as session, duckdb.connect() as oracle:
         session.sql(began + used)

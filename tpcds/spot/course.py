@@ -16,7 +16,7 @@ READY_SECONDS = 120.0
 CHECK_SECONDS = 0.2
 """Between two readings of the processor seconds that an adapter uses, after the machine has got more CPUs."""
 BUSY_PART = 0.9
-"""The part of all CPUs that has to be used in such a time, for the new ones to count as busy."""
+"""New CPUs count as busy once an adapter uses this part of all CPUs between two readings."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,12 +74,12 @@ def until_busy(events: Sequence[Event]) -> list[float | None]:
     """Of each time that the machine got more CPUs, the seconds until all were busy; None: they were not, until the
     next size or the end of a life. CPUs that come while the adapter starts do not count."""
     found: list[float | None] = []
-    grown: float | None = None
+    grown = 0.0
     for event in events:
         if event.what == "grown":
             found.append(None)
             grown = event.at
-        elif event.what == "busy" and grown is not None:
+        elif event.what == "busy":
             found[-1] = event.at - grown
     return found
 

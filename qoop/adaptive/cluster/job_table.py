@@ -16,7 +16,7 @@ from qoop.catalog.errors import Cancelled, ExecutionError, GuardMismatch, Overlo
 from qoop.engine.notices import NotContinued, Slept
 from qoop.engine.state import State
 from qoop.engine.storage.guard import complete
-from qoop.engine.task import CheckpointKey, JobId, checkpoint_key
+from qoop.engine.task import CheckpointKey, JobId, checkpoint_keys
 from qoop.planner.plan import STORE_PER_KERNEL
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from qoop.engine.backends.base import Backend
     from qoop.engine.driver import Driver
     from qoop.engine.events import Command, Committed
-    from qoop.planner.plan import Plan
 
 
 class Entrance:
@@ -145,7 +144,7 @@ class JobTable:
         """Begin the plan of a job, with the outputs that are present."""
         run, plan = job.run, job.request.plan
         try:
-            found = self.present(job, _keys(plan)) if job.request.reuse else ()
+            found = self.present(job, checkpoint_keys(*plan.stages)) if job.request.reuse else ()
             self.order(run.job, run.switch(plan, found, now=now))
             if job.request.earlier and not run.continued:
                 run.note(NotContinued(0.0, job.request.earlier), now=now)
@@ -239,7 +238,8 @@ class JobTable:
                 del self.active[job.run.job]
                 if job.run.state is State.SUCCEEDED:
                     kept = (job.run.plan, job.request.fallback)  # the answer may be kept as that of the other plan
-                    self.owners.add(job, [key for plan in kept if plan is not None for key in _keys(plan)])
+                    stages = [stage for plan in kept if plan is not None for stage in plan.stages]
+                    self.owners.add(job, checkpoint_keys(*stages))
                 if self.admission is not None:
                     self.admission.remove(job.run.job)
                 yield job
@@ -270,7 +270,3 @@ def _admission(most: float) -> Admission:
     from qoop.adaptive.cluster.admission import Admission  # few sessions have a limit
 
     return Admission(most)
-
-
-def _keys(plan: Plan) -> list[CheckpointKey]:
-    return [checkpoint_key(stage, part) for stage in plan.stages for part in range(stage.width)]

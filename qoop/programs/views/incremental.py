@@ -120,12 +120,12 @@ class Incremental:
 
     def merges_with(self, other: Incremental) -> bool:
         """True if the sums of both queries have one form, and are finished alike."""
-        forms = [
-            (one._merging.types, growth.terms, growth.items, growth.tail, growth.around,
-             [measure.merged_by for measure in growth.measures])
-            for one in (self, other) for growth in (one.delta.growth,)
-        ]  # fmt: skip
-        return forms[0] == forms[1]
+        return self._form() == other._form()
+
+    def _form(self) -> tuple[object, ...]:
+        growth = self.delta.growth
+        merged = [measure.merged_by for measure in growth.measures]
+        return self._merging.types, growth.terms, growth.items, growth.tail, growth.around, merged
 
     @property
     def read_by_leaves(self) -> tuple[str, ...]:

@@ -108,10 +108,11 @@ class Definitions:
         for path in () if self.names.locked else files_read(text, self._endings):
             self._read_file(path)
         expanded = self._expanded(text)
-        if expanded != text:
-            self._binder.describe(text)
-            if self._macros is not None or self.names.schemas.default is not None:
-                return self._named_as(text, expanded)
+        if expanded == text:
+            return expanded
+        if self._macros is not None or self.names.schemas.default is not None:
+            return self._named_as(text, expanded)
+        self._binder.describe(text)
         return expanded
 
     def _named_as(self, text: str, expanded: str) -> str:
@@ -132,8 +133,8 @@ class Definitions:
         return expanded
 
     def _without_macros(self, text: str) -> str:
-        """A text with the bodies of macros in place of their calls, queries in place of those that name them, and
-        values in place of calls that depend on the schema in use."""
+        """A text with macros and named queries written out, and with the values of calls that depend on the schema in
+        use."""
         text = self._with_queries(text if self._macros is None else self._macros.expand(text))
         in_use = self.names.schemas.default
         if in_use is None:

@@ -129,7 +129,7 @@ def _last_cast(item: Sequence[Lexeme], end: int) -> int | None:
 
 def _aggregate_end(inner: Sequence[Lexeme]) -> int:
     """The place behind a call at the begin, if only FILTER, OVER and WITHIN GROUP follow; else behind all words."""
-    end = at = next((n for n, word in enumerate(inner) if word.text == "("), len(inner))
+    at = next((n for n, word in enumerate(inner) if word.text == "("), len(inner))
     if at == 0 or at == len(inner):
         return len(inner)
     end = at = behind_closing(inner, at)
