@@ -35,6 +35,7 @@ from qoop.catalog.errors import ConfigError, DiskFull, ExecutionError, QoopError
 from qoop.tpcds import queries
 from qoop.tpcds.manifest import Manifest, TableFiles, file_size, read_manifest
 from qoop.tpcds.skew import Skew, SkewedCopy
+from qoop.tpcds.skew_tpch import SkewedTpchCopy
 
 MINIMUM_SCALE = 0.01
 _Make = Callable[[list[str], Path, Callable[[int], None]], None]  # makes tables in a folder, and tells bytes written
@@ -95,14 +96,14 @@ def generate(
 ) -> Generated:
     """Make the tables of a suite at `scale` (about `scale` GB of text) in `directory`, or finish what was begun.
 
-    progress: is called about five times a second. skew: of TPC-DS, map the foreign keys; the tables are made plain
+    progress: is called about five times a second. skew: map the foreign keys; the tables are made plain
     first, which takes as much space again until the end.
 
     Raises ConfigError if the scale is below 0.01, the folder cannot be written or holds something else (another
     scale, suite, or files of another origin), or `tpcgen-cli` is not installed; DiskFull if there is no space left;
     ExecutionError if the generator fails. Whatever happens, the folder can be finished by a later call.
     """
-    _check(scale, suite, skew)
+    _check(scale, suite)
     program = find_generator()
     version = _version(program)
     folder = _writable(Path(directory))
@@ -138,13 +139,11 @@ def find_generator() -> Path:
     return Path(found)
 
 
-def _check(scale: float, suite: str, skew: Skew | None) -> None:
+def _check(scale: float, suite: str) -> None:
     if suite not in _TABLES:
         raise ConfigError(f"there is no suite {suite!r}; there are {', '.join(_TABLES)}")
     if not math.isfinite(scale) or scale < MINIMUM_SCALE:
         raise ConfigError(f"the scale must be at least {MINIMUM_SCALE}, not {scale:g}")
-    if skew is not None and suite != "tpcds":
-        raise ConfigError(f"only the keys of tpcds can be skewed, not those of {suite}")
 
 
 def _version(program: Path) -> str:
@@ -273,8 +272,9 @@ def _maker(
         yield generated
         return
     plain = folder / _PLAIN
-    generate(manifest.scale, plain, progress)
-    with SkewedCopy(_files(plain), manifest.skew, folder / _WORKSHOP) as copy:
+    generate(manifest.scale, plain, progress, suite=manifest.suite)
+    copied = SkewedTpchCopy if manifest.suite == "tpch" else SkewedCopy
+    with copied(_files(plain), manifest.skew, folder / _WORKSHOP) as copy:
         yield partial(_copied, copy, plain)
 
 

@@ -104,6 +104,8 @@ _DIMENSIONS = {
     "web_page": Dimension("web_page", "wp_web_page_sk", "wp_type"),
     "web_site": Dimension("web_site", "web_site_sk", "web_company_name"),
     "reason": Dimension("reason", "r_reason_sk", "r_reason_desc"),
+    "buyer": Dimension("customer", "c_custkey", "c_nationkey"),
+    "part": Dimension("part", "p_partkey", "p_brand"),
 }  # fmt: skip
 
 
@@ -144,13 +146,8 @@ _FACTS = {
 }  # fmt: skip
 
 
-def is_skewed(table: str) -> bool:
-    """True if a table of TPC-DS has foreign keys that are mapped."""
-    return table in _FACTS
-
-
 class SkewedCopy:
-    """Copies tables of a folder with other keys. Use it as a context manager.
+    """Copies tables of TPC-DS from a folder with other keys. Use it as a context manager.
 
     files: of each table. spill: where DuckDB puts what does not fit into memory.
     """
@@ -168,15 +165,17 @@ class SkewedCopy:
 
     def write(self, table: str, file: Path, target: Path) -> None:
         """Copy one of the files of a table. Raises DuckDB's, Arrow's and the system's own errors."""
-        keys = arrow_output.table(self._duckdb, self._keys(table, file)) if is_skewed(table) else None
+        keys = self._keys(table, file)
         if keys is None:
             shutil.copyfile(file, target)
         else:
-            _with_columns(file, target, keys)
+            _with_columns(file, target, arrow_output.table(self._duckdb, keys))
 
-    def _keys(self, table: str, file: Path) -> str:
-        """A query for the mapped columns of a file, in the order of its rows."""
-        fact = _FACTS[table]
+    def _keys(self, table: str, file: Path) -> str | None:
+        """A query for the mapped columns of a file, in the order of its rows; None if the table has none."""
+        fact = _FACTS.get(table)
+        if fact is None:
+            return None
         drawn = [f"{self._drawn(fact, key)} AS rank{place}" for place, key in enumerate(fact.keys)]
         items = f", {fact.column('item')} AS old" if fact.items else ""
         columns = [f"ranks{place}.key AS {fact.column(key)}" for place, key in enumerate(fact.keys)]
@@ -188,7 +187,7 @@ class SkewedCopy:
             columns.append(f"item_ranks.key AS {fact.column('item')}")
             joins.append(f"LEFT JOIN ({self._items(fact, file)}) AS items USING (grouped, old)")
             joins.append(f"LEFT JOIN {self._ranks('item')} AS item_ranks ON item_ranks.rank = items.rank")
-        source = f"SELECT file_row_number, {fact.group} AS grouped{items}, {', '.join(drawn)} FROM {_rows(file)}"
+        source = f"SELECT file_row_number, {fact.group} AS grouped{items}, {', '.join(drawn)} FROM {scan_sql(file)}"
         return (
             f"SELECT {', '.join(columns)} FROM ({source}) AS source {' '.join(joins)} ORDER BY source.file_row_number"
         )
@@ -199,12 +198,12 @@ class SkewedCopy:
         Within a group the ranks are sorted, and each that is not above the one before moves up by one.
         """
         sales, files = (fact, [file]) if fact.sales is None else (_FACTS[fact.sales], self.files[fact.sales])
-        returned = f"WHERE {sales.group} IN (SELECT {fact.group} FROM {_rows(file)})" if fact.sales else ""
+        returned = f"WHERE {sales.group} IN (SELECT {fact.group} FROM {scan_sql(file)})" if fact.sales else ""
         least = f"{self._size('item')} - count(*) OVER (PARTITION BY grouped) + place"
         return f"""
             WITH drawn AS (
                 SELECT {sales.group} AS grouped, {sales.column("item")} AS old, {self._drawn(sales, "item")} AS rank
-                FROM {_rows(*files)} {returned}
+                FROM {scan_sql(*files)} {returned}
             ), sorted AS (
                 SELECT *, row_number() OVER (PARTITION BY grouped ORDER BY rank, old) AS place FROM drawn
             )
@@ -218,9 +217,12 @@ class SkewedCopy:
         own = self._uniform(fact.group, column, f"'{domain}'")
         band = f"floor({self._uniform(fact.group)} * {BANDS})"
         along = self._uniform(fact.group, column, f"'along {domain}'")
+        return f"CASE WHEN {column} IS NOT NULL THEN {self._rank(domain, own, band, along)} END"
+
+    def _rank(self, domain: str, own: str, band: str, along: str) -> str:
+        """The rank of a key of a dimension, in SQL: `own` and `along` are evenly drawn from 0 to 1."""
         uniform = f"CASE WHEN {along} < {TOGETHER} THEN ({band} + {own}) / {BANDS} ELSE {own} END"
-        rank = self._skew.rank_sql(f"({uniform})", self._size(domain))
-        return f"CASE WHEN {column} IS NOT NULL THEN {rank} END"
+        return self._skew.rank_sql(f"({uniform})", self._size(domain))
 
     def _uniform(self, *values: str) -> str:
         return f"(hash({', '.join((*values, str(self._skew.seed)))}) / {2.0**64!r})"
@@ -234,7 +236,7 @@ class SkewedCopy:
             order = f"{self._uniform(one.attribute)} + {_NOISE} * {self._uniform(one.key, one.attribute)}, {one.key}"
             self._duckdb.execute(
                 f"CREATE TABLE {name} AS SELECT row_number() OVER (ORDER BY {order}) AS rank, {one.key} AS key "
-                f"FROM {_rows(*self.files[one.table])}"
+                f"FROM {scan_sql(*self.files[one.table])}"
             )
             counted = self._duckdb.execute(f"SELECT count(*) FROM {name}").fetchall()
             self._sizes[domain] = int(counted[0][0])
@@ -250,7 +252,8 @@ def _domain(key: str) -> str:
     return key if key in _DIMENSIONS else key.partition("_")[2]
 
 
-def _rows(*files: Path) -> str:
+def scan_sql(*files: Path) -> str:
+    """Parquet files in SQL, with the numbers of their rows in `file_row_number`."""
     listed = ", ".join(sql_string(str(file)) for file in files)
     return f"read_parquet([{listed}], file_row_number = true)"
 

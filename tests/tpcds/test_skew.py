@@ -168,7 +168,6 @@ def test_the_folder_says_how_it_was_made(skewed: Path) -> None:
         (["--skew", "0"], "the skew must be from 0.1 to 4, not 0"),
         (["--skew", "nan"], "the skew must be from 0.1 to 4, not nan"),
         (["--seed", "1"], "--seed belongs to --skew"),
-        (["--skew", "1", "--suite", "tpch"], "only the keys of tpcds can be skewed, not those of tpch"),
     ],
 )
 def test_wrong_words(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
