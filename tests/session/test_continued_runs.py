@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from facts_table import TEXT, WAITS, expected, write_facts
 
 import qoop
 from qoop.__main__ import main
+from qoop.adaptive.cluster.recording.messages import JobRequest
 from qoop.engine.history import Saved
 from qoop.engine.notices import Continued, NotSaved
 from qoop.query.drawing.terminal import Terminal
@@ -182,3 +184,24 @@ def test_a_query_that_digits_decide_ends_in_processes_of_one_task_each(data: Pat
         words = [sys.executable, "-c", ONE_TASK, str(data), str(tmp_path / "place"), DECIDED]
         ended = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False)
     assert ended.stdout.strip() == f"{expected} [False]", "the last of several tasks that digits decide"
+
+
+def test_what_rests_on_digits_serves_the_next_process_on_one_machine_alone(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The nodes of a cluster would read the files of a lost one in place of those that are made again."""
+    with session(data, tmp_path) as before:
+        assert before.submit(DECIDED).result().fetchall()
+    goes_on: list[bool] = []
+
+    def submitted(request: JobRequest) -> None:
+        goes_on.append(request.limits.goes_on)
+        raise qoop.QueryError("seen")
+
+    with session(data, tmp_path) as found:
+        monkeypatch.setattr(found.cluster, "submit", submitted)
+        for nodes in (None, "auto"):
+            monkeypatch.setattr(found._starts, "_config", replace(found.config, ray=nodes))
+            with pytest.raises(qoop.QueryError, match="seen"):
+                found.submit(DECIDED, resume=True)
+    assert goes_on == [True, False]
