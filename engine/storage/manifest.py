@@ -26,6 +26,7 @@ import os
 import re
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields as fields_of
 from hashlib import blake2b
@@ -281,12 +282,19 @@ class CheckpointDirectory:
     # Removing, while no other process does
 
     def _collect(self) -> None:
-        """Remove what dead users left unfinished, and data that no manifest names."""
+        """Remove what dead users left unfinished, and data that no manifest names.
+
+        A manifest is read only if there are several files that it may name: each process begins with this.
+        """
         living = self._users.living()
         found = [(path, match) for path in self.root.iterdir() if (match := _OURS.fullmatch(path.name))]
-        named = {name: self._data_of(name) for name in {match["name"] for _, match in found}}
+        files = Counter(match["name"] for _, match in found)
+        manifests = {match["name"] for _, match in found if match["user"] is None}
         for path, match in found:
-            if match["user"] is not None and match["user"] not in living and path.name != named[match["name"]]:
+            name = match["name"]
+            if match["user"] is None or match["user"] in living or (name in manifests and files[name] == 2):
+                continue
+            if path.name != self._data_of(name):
                 path.unlink(missing_ok=True)
 
     def _take_space(self, data: Path, bytes_: int) -> bool:

@@ -101,6 +101,28 @@ def test_what_the_dead_needed_may_go(opened: Opened, tmp_path: Path) -> None:
     assert living.save(facts(2), [ROWS]) is not None and held(tmp_path) == {2}
 
 
+def test_a_process_begins_by_reading_only_manifests_that_may_name_one_of_several_files(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = CheckpointDirectory(tmp_path)
+    saved = [dead.save(facts(number), [ROWS]) for number in range(4)]
+    dead.close()
+    names = [one.path.name.partition(".")[0] for one in saved if one is not None]
+    left = [f"{names[0]}.{'0' * 16}-9.arrow", f"{names[1]}.{'0' * 16}-9.json", f"{'f' * 32}.{'0' * 16}-1.arrow"]
+    for name in left:
+        (tmp_path / name).write_bytes(b"unfinished")
+    read, data_of = set[str](), CheckpointDirectory._data_of
+
+    def noted(directory: CheckpointDirectory, name: str) -> str | None:
+        read.add(name)
+        return data_of(directory, name)
+
+    monkeypatch.setattr(CheckpointDirectory, "_data_of", noted)
+    opened(None)
+    assert not any((tmp_path / name).exists() for name in left)
+    assert held(tmp_path) == {0, 1, 2, 3} and read == {*names[:2], "f" * 32}
+
+
 def test_a_log_that_grows_is_written_again(opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(users, "_LONG", 10)
     one, other = opened(None), opened(15_000)
