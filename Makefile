@@ -17,6 +17,10 @@ PIP     := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 # What uv installs in 10 seconds takes pip 100; pip does where uv cannot be had.
 UV      := VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install --quiet
 INSTALL := sh -c '$(UV) "$$@" || $(PIP) install "$$@"' install
+# What a server needs and no more. uv, or pip with --no-compile: most modules are never imported, and the first start
+# compiles the others.
+SERVER  := $(abspath $(VENV)-server)
+PIP_FOR_SERVER := $(PYTHON) -m pip --disable-pip-version-check --quiet --quiet --python $(SERVER)/bin/python install --no-compile
 
 # What users meet first. It runs on DuckDB 2 too, which is what they install, but for what no version of DuckDB changes:
 # queries that go from server to server, the page, logins, configuration, and typing at the prompt.
@@ -31,10 +35,11 @@ NOT_ON_DUCKDB2 := $(foreach name,rolling kept_restart oidc scram operation,\
 # Generated data is shared by the demo, the tests and the benchmark.
 export QOOP_TEST_DATA = $(DATA)
 
-.PHONY: help demo test test-all test-ray test-cgroups test-dbt test-airflow test-ibis test-package test-pythons soak soak-clients soak-serve soak-restart soak-bombs soak-sim soak-packs soak-growing soak-views soak-reuse soak-sweeps attack fuzz test-duckdb2 test-faces-duckdb2 check lint types docs golden bench picture format clean
+.PHONY: help demo serve test test-all test-ray test-cgroups test-dbt test-airflow test-ibis test-package test-pythons soak soak-clients soak-serve soak-restart soak-bombs soak-sim soak-packs soak-growing soak-views soak-reuse soak-sweeps attack fuzz test-duckdb2 test-faces-duckdb2 check lint types docs golden bench picture format clean
 
 help:
 	@echo "make demo          a query on TPC-DS data while slots and memory come and go, and a picture of it"
+	@echo "make serve DIR=d   qoop serve of the files in d, by HTTP at 8080 and PostgreSQL's protocol at 5432; OPTIONS"
 	@echo "make test          lint, types and tests (what CI runs), in PROCESSES=2 at a time; 15 minutes on 2 cores"
 	@echo "make test-all      the slow tests too, and all tests on DuckDB 2 (make test-duckdb2: only those)"
 	@echo "make test-ray      the same answers on Ray clusters, whose nodes come and go"
@@ -73,6 +78,14 @@ $(READY): pyproject.toml
 	@$(INSTALL) --editable '.[dev,docs,tpcds]'
 	@touch $@
 
+$(SERVER)/.installed: pyproject.toml
+	@$(PYTHON) -m venv --without-pip $(SERVER)
+	@echo "Packages are fetched into $(SERVER), which takes some seconds."
+	@export PATH="$$PATH:$(SERVER)/bin" VIRTUAL_ENV=$(SERVER); \
+	  command -v uv > /dev/null || $(PIP_FOR_SERVER) uv || echo "uv cannot be had: pip installs"; \
+	  uv pip install --quiet --editable '.[server]' || $(PIP_FOR_SERVER) --editable '.[server]'
+	@touch $@
+
 # DuckDB 2 alone, in a folder that comes first on the path: all else is in $(VENV).
 $(READY2): pyproject.toml $(READY)
 	@rm -rf $(DUCKDB2)
@@ -94,6 +107,9 @@ $(IBIS)/.installed: $(READY)
 
 demo: $(READY)
 	$(BIN)/python docs/demo.py --data $(DATA)
+
+serve: $(SERVER)/.installed
+	$(SERVER)/bin/qoop serve $(DIR) --pg-port 5432 $(OPTIONS)
 
 # mypy needs one core, and the terminals and servers of the faces wait at times: both at once.
 test: $(READY) $(READY2) lint
