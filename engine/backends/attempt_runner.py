@@ -16,7 +16,7 @@ import pyarrow as pa
 from qoop.catalog.errors import CheckpointError
 from qoop.catalog.priority import NICENESS, URGENT, keep_starter
 from qoop.engine.backends.local_attempt import LocalAttempt, LostInput, changed_table, failed, revoked
-from qoop.engine.backends.release_memory import MemoryReleaser
+from qoop.engine.backends.release_memory import GROWTH, MemoryReleaser
 from qoop.engine.backends.warm_kernels import WarmKernels
 from qoop.engine.backends.work_watch import WorkWatch
 from qoop.engine.clock import Stopwatch
@@ -115,6 +115,7 @@ class LocalInputs:
 
 CROWDED = 0.6
 """The part of the memory above which what is free goes back to the system."""
+_SHORT = 0.1  # seconds of an attempt that has freed little, unless the process has grown
 
 
 class Watcher(Protocol):
@@ -274,7 +275,7 @@ class AttemptRunner:
             )
             self._has_made = True
             del made  # if it was spilled, this frees it
-            self._memory_releaser.release(CROWDED)
+            self._memory_releaser.release(CROWDED, GROWTH if committed.seconds < _SHORT else 0.0)
         rest = time.perf_counter() - began - reading.seconds - writing.seconds
         return committed, TaskAccount(waited, reading.seconds, rest, writing.seconds)
 

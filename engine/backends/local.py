@@ -40,7 +40,7 @@ from qoop.engine.backends.attempt_runner import CROWDED, AttemptRunner, Elsewher
 from qoop.engine.backends.base import happened
 from qoop.engine.backends.interpreter import begin_short_turns, end_short_turns
 from qoop.engine.backends.local_attempt import INSIST, LocalAttempt, failed, insist, interrupt, revoked
-from qoop.engine.backends.release_memory import MemoryReleaser
+from qoop.engine.backends.release_memory import GROWTH, MemoryReleaser
 from qoop.engine.backends.warm_kernels import WarmKernels
 from qoop.engine.events import (
     Begun,
@@ -310,8 +310,9 @@ class LocalBackend:
 
     def release(self, job: JobId, keys: Sequence[CheckpointKey]) -> None:
         """The job no longer needs these outputs."""
+        held = self.store.used
         self.store.release(job, keys)
-        self._memory_releaser.release(CROWDED)
+        self._memory_releaser.release(CROWDED, GROWTH, max(0, held - self.store.used))
 
     def read(self, key: CheckpointKey, partition: int | None = None) -> pa.Table:
         """The rows of an output (the root's are the result). Raises CheckpointError."""

@@ -13,8 +13,8 @@ import pytest
 from waits import until
 
 from qoop.catalog.opening import open_duckdb
-from qoop.engine.backends.release_memory import MemoryReleaser
-from qoop.engine.memory import anonymous_memory
+from qoop.engine.backends.release_memory import GROWTH, MemoryReleaser
+from qoop.engine.memory import FreedMemory, anonymous_memory
 from qoop.engine.storage.partition import cut
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
@@ -61,6 +61,16 @@ def test_children_count(worked: duckdb.DuckDBPyConnection) -> None:
         releaser.of_children = lambda: 1 << 40
         assert releaser.release(share=0.6) >= 1 << 40
         assert anonymous_memory() < before - FREED
+
+
+def test_short_tasks_give_back_what_has_come_or_was_freed_and_not_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    held, given = [0.0], []
+    monkeypatch.setattr(FreedMemory, "give_back", lambda _: given.append(held[0]))
+    with closing(MemoryReleaser(memory=1 << 40)) as releaser:
+        releaser.of_children = lambda: int(held[0] * (1 << 40))
+        for held[0], freed in ((0.7, 0), (0.7, 0), (0.74, 0), (0.76, 0), (0.62, 0), (0.66, 0), (0.68, 0), (0.68, 0.06)):
+            releaser.release(0.6, GROWTH, int(freed * (1 << 40)))
+    assert given == [0.7, 0.76, 0.68, 0.68]
 
 
 def test_rows_that_are_cut_are_not_in_memory_that_only_one_thread_can_give_back() -> None:
