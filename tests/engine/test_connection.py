@@ -102,7 +102,7 @@ def test_orders_go_there_and_events_come_back_in_order(shows: Callable[[str], No
     node = Node(tls)
     session = session_at(node, tls)
     assert session.receive(0.01) is None
-    every = [said(f"{number} {LARGE if number % 5 == 0 else ''}") for number in range(20)]
+    every = [said(f"{number} {LARGE if number % 10 == 0 else ''}") for number in range(20)]
     for one in every:
         session.send(one)
         node.happened.put(one)

@@ -20,7 +20,7 @@ from qoop.session.session import Session
 from qoop.tpcds.oracle import Oracle, is_empty_answer
 from qoop.tpcds.queries import text
 
-SAMPLE = (18, 35, 69, 78)
+SAMPLE = (35, 69, 78)
 
 
 @pytest.fixture(scope="module")

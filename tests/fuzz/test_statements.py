@@ -17,7 +17,7 @@ from fuzz_world import World
 
 import qoop
 
-FORMS = ("usual", "split", "hash", "random 1")
+FORMS = ("usual", "split", "hash")
 
 RICH = """
 SELECT i::INTEGER AS i, (i * 1000000000000000000000)::HUGEINT AS huge, ('00000000-0000-0000-0000-00000000000' || i % 7)::UUID AS uuid,

@@ -12,9 +12,9 @@ import pytest
 import qoop
 from qoop.session.session import Session
 
-SHORT, LONG = 6, 14
+SHORT, LONG = 5, 10
 MOST = 20
-"""The steps for the longer chain, at most: where they doubled with each query, it would be 256."""
+"""The steps for the longer chain, at most: where they doubled with each query, it would be 32."""
 
 READ_TWICE = {
     "joins": "SELECT x.a, x.n + y.n AS n FROM {0} x JOIN {0} y ON x.a = y.a",
