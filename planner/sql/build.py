@@ -351,7 +351,7 @@ class Builder:
         hidden: list[tuple[Column, Expr]] = []
         keys = self._sort_keys(node, columns, originals, order, hidden)
         distinct = node.args.get("distinct")
-        if hidden and distinct is not None and not distinct.args.get("on"):
+        if hidden and isinstance(distinct, exp.Distinct) and not distinct.args.get("on"):  # of a set operation, a bool
             raise Unsupported("ORDER BY of an expression outside SELECT DISTINCT")
         relation: Relation = Project(block.relation, (*zip(columns, block.exprs, strict=True), *hidden))
         if keys:

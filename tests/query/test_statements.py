@@ -76,6 +76,20 @@ def test_it_is_as_in_duckdb(session: Session, theirs: duckdb.DuckDBPyConnection,
     assert len(result), "an empty answer shows nothing"
 
 
+@pytest.mark.parametrize("all_rows", ["", "ALL"])
+def test_a_set_operation_is_sorted_by_an_expression_where_duckdb_does(
+    session: Session, theirs: duckdb.DuckDBPyConnection, all_rows: str
+) -> None:
+    text = f"SELECT price AS p FROM items UNION {all_rows} SELECT -price FROM items ORDER BY p % 3, -p LIMIT 4"
+    try:
+        expected = theirs.sql(text).fetchall()
+    except duckdb.BinderException:  # before DuckDB 2
+        with pytest.raises(qoop.BindError, match="Could not ORDER BY"):
+            session.sql(text)
+    else:
+        assert session.sql(text).fetchall() == expected != []
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
