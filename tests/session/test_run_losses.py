@@ -169,6 +169,7 @@ def test_the_record_stays_small_and_its_last_lines_count(kept: Path) -> None:
 def test_the_preference_for_stages_falls_as_losses_become_rare() -> None:
     new, quiet, never = (OutputLosses(True, between=between) for between in (BETWEEN_LOSSES, 3600.0, 1e9))
     assert new.tolerance(60.0, False) == SURVIVING
+    assert 1.0 < new.tolerance(1.1 * new.worth_losing, False) < 1.05, "a loss costs little more than estimates err"
     assert 1.0 < quiet.tolerance(60.0, False) < 1.01
     assert never.tolerance(1e6, False) == pytest.approx(1.0) and never.with_losses(100.0) == pytest.approx(100.0)
     assert quiet.tolerance(1.0, True) == SURVIVING, "its last run was killed"
