@@ -2,7 +2,7 @@
 
 DuckDB's client checks for signals only between its steps: version 1.5.5 within milliseconds, version 2.0 in some calls
 never. So long calls run in a second thread, while the main thread waits (`interruptibly`). Short ones run in the main
-thread (`interruptible`).
+thread (`interruptible`). What needs no Python runs at the same time (`meanwhile`).
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ def interruptibly(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) 
     """
     if threading.current_thread() is not threading.main_thread():
         return work()  # signals come to the main thread only
-    answer: Future[T] = Future()
-    thread = threading.Thread(target=_fulfil, args=(answer, work), name="qoop-duckdb", daemon=True)
+    answer, thread = _thread(work)
     try:
         thread.start()
         while not answer.done():
@@ -42,6 +41,19 @@ def interruptibly(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) 
         raise
     finally:
         thread.join()
+
+
+def meanwhile(work: Callable[[], T]) -> Callable[[], T]:
+    """Begin short work in a thread. Returns the function that waits for its end, and returns or raises what it does."""
+    answer, thread = _thread(work)
+    thread.start()
+    return answer.result
+
+
+def _thread(work: Callable[[], T]) -> tuple[Future[T], threading.Thread]:
+    """The result of work to come, and the thread that is to do it."""
+    answer: Future[T] = Future()
+    return answer, threading.Thread(target=_fulfil, args=(answer, work), name="qoop-duckdb", daemon=True)
 
 
 def _fulfil(answer: Future[T], work: Callable[[], T]) -> None:

@@ -21,6 +21,7 @@ from qoop.adaptive.cluster.job_handle import JobHandle
 from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.replanning.greedy import LONG_SECONDS
 from qoop.catalog.errors import QueryError
+from qoop.planner.collector import collector_waits
 from qoop.planner.finish import Done, finish_time
 from qoop.planner.plan import ISOLATED, Plan, Resources
 from qoop.planner.search.candidate import Alternatives, Candidate, Grid, Pool
@@ -247,13 +248,13 @@ class QueryPlanning(PlanSearch):
         """True if the query is so long by its footers alone that comparing plans before it begins is no delay."""
         return not own.runs and seconds > COMPARE_SECONDS
 
+    @collector_waits()
     def _after_quick_search(self, own: DuckDBPlan, text: str, share: Resources, begun: float) -> Planned:
         """The query by the plan that should end first with the outputs that exist: DuckDB's, one of the quick search,
         or one that an earlier session has stored."""
         from qoop.query.quick_plans import best_of
 
-        quick = self._quick_plans(text, share)
-        own = self._estimated(own, text, lambda: quick.prepared or self.prepare(text), quick.spilling(share))
+        own, quick = self._with_quick_plans(own, text, share)
         theirs = self._own_seconds(own, share)
         present = {one.key for one in self._earlier.found(quick.keys())}
         losses = self._earlier.losses

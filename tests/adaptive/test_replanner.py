@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.replanning.answers import Answer, PlannerRequest, answer
-from qoop.adaptive.replanning.decision import SHARE as CHANGED
 from qoop.adaptive.replanning.decision import (
+    AGAIN,
     START,
     DecisionInput,
     Option,
@@ -25,6 +25,7 @@ from qoop.adaptive.replanning.decision import (
     reestimate,
     useful,
 )
+from qoop.adaptive.replanning.decision import SHARE as CHANGED
 from qoop.adaptive.replanning.greedy import Greedy
 from qoop.engine.history import Remaining
 from qoop.engine.progress import Finished
@@ -382,3 +383,22 @@ def test_before_its_tasks_tell_a_plan_is_as_slow_as_others_make_the_machine() ->
     assert replace(crowded, options=(replace(A, slowdown=7.0), B)).slowdown == 7.0, (
         "the jobs before were slowed as well"
     )
+
+
+@pytest.mark.parametrize(("seconds", "is_searched"), [(0.5, False), (20.0, True)])
+def test_an_overdue_plan_of_duckdb_is_compared_with_known_plans_and_searched_for_only_once_it_has_run_long(
+    seconds: float, is_searched: bool
+) -> None:
+    first, stages, found = whole_option(0.1), option(ONE).candidate, []
+
+    def find(_: Observations) -> list[Candidate]:
+        found.append(stages)
+        return [stages]
+
+    adaptive = Adaptive(find, SHARE, at_once=True, quick_search=lambda _: [stages])
+    overdue = replace(ask(first, done=finished(first, {})), now=seconds, causes=(AGAIN,))
+    first_time = answer(PlannerRequest(overdue, NOTHING, (), adaptive, JobId("job1"), found=False))
+    assert len(first_time.question.options) == 2 and bool(found) == is_searched == first_time.found
+    known = replace(overdue, options=first_time.question.options)
+    answer(PlannerRequest(known, NOTHING, (), adaptive, JobId("job1"), found=False))
+    assert bool(found) == is_searched, "the plans of the quick search are known by now"

@@ -235,7 +235,8 @@ def test_no_others_are_made_where_the_first_are_far_behind(
         assert "other plans should take much longer" in " ".join(map(str, job.history()))
     adaptive = session.planning.plan(JOIN).adaptive
     assert adaptive is not None and adaptive.quick_search(0.0) == ()
-    assert adaptive.quick_search(100.0) is None, "DuckDB's plan is overdue: all plans are to be compared"
+    overdue = adaptive.quick_search(100.0)
+    assert overdue and [one.plan.root.whole for one in overdue][:2] == [True, False], "the first are compared by now"
 
 
 def test_a_job_whose_tables_are_others_by_now_stays_with_its_plan(
