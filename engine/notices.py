@@ -114,7 +114,8 @@ class Continued:
         """The jobs that made what was found, as the end of a sentence."""
         if not self.makers:
             return ""
-        return f"; {named(self.makers)} made {'it' if self.found == 1 else 'them'}, and no table has changed since"
+        it, reads = ("it", "it reads") if self.found == 1 else ("them", "they read")
+        return f"; {named(self.makers)} made {it}, and nothing that {reads} has changed since"
 
 
 @value

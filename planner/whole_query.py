@@ -91,11 +91,19 @@ def _columns(size: TableSize, times: Mapping[str, int]) -> float:
     return max(len(named), sum(named) / 2) if named else len(size.columns)
 
 
-def whole_plan(bound: Bound, seconds: float, slots: int, shareable: bool, reason: str = OWN_PLAN) -> Plan:
+def whole_plan(
+    bound: Bound,
+    seconds: float,
+    slots: int,
+    shareable: bool,
+    reason: str = OWN_PLAN,
+    named_by: Mapping[str, str] | None = None,
+) -> Plan:
     """The plan that hands the text to DuckDB.
 
     seconds: the estimate, of one thread. slots: the most that its task can use. shareable: the text means the same
-    whenever and wherever it runs. reason: that it is not taken apart.
+    whenever and wherever it runs. reason: that it is not taken apart. named_by: by the names of tables, other versions
+    with the same content where the text reads them, by which its answer is named.
     """
     stage = Stage(
         id="s1",
@@ -106,7 +114,7 @@ def whole_plan(bound: Bound, seconds: float, slots: int, shareable: bool, reason
         ),
         columns=tuple((f"c{place}", type_) for place, (_, type_) in enumerate(bound.columns)),
         width=1,
-        signature=_signature(bound),
+        signature=_signature(bound, named_by or {}),
         slots=slots,
         estimate=Estimate(task_seconds=seconds, task_memory=BASE_MEMORY),
         opaque=reason,
@@ -117,8 +125,8 @@ def whole_plan(bound: Bound, seconds: float, slots: int, shareable: bool, reason
     return Plan((stage,), bound.columns, bound.settings)
 
 
-def _signature(bound: Bound) -> str:
-    versions = sorted((name, version) for name, (version, _) in bound.tables.items())
+def _signature(bound: Bound, named_by: Mapping[str, str]) -> str:
+    versions = sorted((name, named_by.get(name, version)) for name, (version, _) in bound.tables.items())
     calls = [function.key for function in bound.functions.values()]
     identity = ("whole", bound.text, versions, bound.settings, *calls)
     return blake2b(repr(identity).encode(), digest_size=16).hexdigest()

@@ -3,6 +3,7 @@
 ::
 
     bind.py           parses with sqlglot, checks and types with DuckDB
+    columns_read.py   the columns that a query may read, before it is bound
     sources.py        the sources of a query: tables, files, and those outside the session
     reading.py        the check that sqlglot reads a text as DuckDB does
     scope.py          names in scope: FROM items, outer blocks, CTEs

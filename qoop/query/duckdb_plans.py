@@ -31,6 +31,8 @@ from qoop.query.statements.normal_text import is_steady, normal_text
 
 if TYPE_CHECKING:
     from qoop.adaptive.cluster.job_handle import JobHandle
+    from qoop.adaptive.cluster.planner_thread import Background
+    from qoop.catalog.statistics.unchanged_columns import UnchangedColumns
     from qoop.catalog.table import Table
     from qoop.planner.plan import Plan, Resources
     from qoop.planner.search.candidate import Candidate
@@ -127,11 +129,14 @@ class DuckDBPlans:
     """DuckDB's own plans of the queries of one session. Thread-safe.
 
     shared: outputs may serve other jobs, so the meaning of a text must not depend on the time or the session.
+    background: does work for later runs.
     """
 
-    def __init__(self, tables: SessionTables, shared: bool) -> None:
+    def __init__(self, tables: SessionTables, shared: bool, background: Background) -> None:
         self._tables = tables
         self._shared = shared
+        self._background = background
+        self._unchanged: UnchangedColumns | None = None  # of the first answer that serves again
         self._lock = threading.Lock()
         self._known: OrderedDict[_Key, DuckDBPlan] = OrderedDict()
         self._characters = 0  # of their texts
@@ -170,6 +175,15 @@ class DuckDBPlans:
             )
         self._keep(key, made)
         return made
+
+    def note_served(self, own: DuckDBPlan) -> None:
+        """The answer to a query was there again."""
+        if self._unchanged is None:
+            from qoop.catalog.statistics.unchanged_columns import UnchangedColumns
+            from qoop.planner.sql.columns_read import columns_read
+
+            self._unchanged = UnchangedColumns(columns_read, lambda work: self._background.ask(work, lambda _: None))
+        self._unchanged.note_served(own.plan.root.signature, own.bound.text, own.tables)
 
     def add_estimate(self, known: DuckDBPlan, seconds: float, spilling: float = 0.0) -> DuckDBPlan:
         """Store the estimate by statistics for DuckDB's plan, in seconds of one thread.
@@ -246,7 +260,11 @@ class DuckDBPlans:
 
     def _made(self, text: str, slots: int) -> DuckDBPlan:
         bound, tables = self._tables.bind_whole(text)
-        return DuckDBPlan(bound, tables, whole_plan(bound, seconds_of(text, tables), slots, self._shareable(bound)))
+        shareable = self._shareable(bound)
+        unchanged = self._unchanged if shareable and not bound.functions else None
+        named_by = {} if unchanged is None else unchanged.first_versions(bound.text, tables)
+        plan = whole_plan(bound, seconds_of(text, tables), slots, shareable, named_by=named_by)
+        return DuckDBPlan(bound, tables, plan)
 
     def _shareable(self, bound: Bound) -> bool:
         """True if other queries may use its output. Whether its text is steady is checked last: that takes DuckDB 10

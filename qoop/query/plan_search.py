@@ -98,7 +98,7 @@ class PlanSearch:
         self._share = share
         self._background = background or InlinePlanner()
         self._searched: set[str] = set()  # texts whose alternatives are being searched in the background
-        self._duckdb_plans = DuckDBPlans(tables, shared=config.reuse or config.checkpoints is not None)
+        self._duckdb_plans = DuckDBPlans(tables, config.reuse or config.checkpoints is not None, self._background)
         self._lessons = JobLessons(self._duckdb_plans)
         self._plans = SessionPlans(
             plan_store, tables.catalog, tables.binder, tables.lock, cost, config.statistics, self._lessons.row_seconds

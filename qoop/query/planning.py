@@ -119,6 +119,7 @@ class QueryPlanning(PlanSearch):
             with self.in_life(life, self._earlier.is_shorter(text, life)):
                 chosen = self._goes_on(text, share, begun) or self._in_short_tasks(text, share, begun)
         elif reuse and self._earlier.has_answer(own.plan):
+            self._duckdb_plans.note_served(own)
             chosen = self._by_own(own, text, share, begun)
         else:
             chosen = self._at_once(own, text, share, begun) or self._after_quick_search(own, text, share, begun)

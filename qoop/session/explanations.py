@@ -76,7 +76,7 @@ def _explained_plan(session: Session, query: str, format: Format) -> str:
     if len(present) < len(keys) or keys[0] in session.cluster.owners:
         return found
     maker = f"{present[0].maker} made it" if present[0].maker else "an earlier process made it"
-    return f"the answer is there: {maker}, and no table has changed since\n{found}"
+    return f"the answer is there: {maker}, and nothing that it reads has changed since\n{found}"
 
 
 def analyzed(run: Execution, query: str, format: Format = "text") -> str:
