@@ -8,10 +8,12 @@ import duckdb
 import pytest
 
 import qoop.tpcds.views.load as load
+import qoop.tpcds.views.recorded as recorded
 from qoop.__main__ import main
 from qoop.programs.folder_lock import folder_lock
 from qoop.tpcds.views.days import Landing, split
 from qoop.tpcds.views.shapes import CHANNELS, shapes
+from qoop.tpcds.views.virtual import EQUAL, TURNS, offered, play
 
 
 @pytest.fixture
@@ -37,12 +39,18 @@ def data(tmp_path: Path) -> Path:
     return place
 
 
+def costs(views: int) -> recorded.RecordedCosts:
+    """A refresh takes 10 ms and 1 ms a day, three times as long after replaced days."""
+    found = [(days, others, (0.01 + 0.001 * days) * (1 + 2 * others)) for days in range(1, 30) for others in (0, 1)]
+    return recorded.RecordedCosts([found] * views, [0.5] * views, [0.002], [0.001], 0.0001, 0.0001)
+
+
 def test_a_run_goes_on_from_its_results(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ["bench", "fresh", "--data", str(data), "--days", str(tmp_path / "days"), "--views", "2"]
     words += ["--seconds", "0.1", "--results", str(tmp_path / "results.json")]
-    monkeypatch.setattr(load, "costs", lambda options: load.Costs([(0.05, 0.5)] * options.views, 0.06))
+    monkeypatch.setattr(recorded, "record", lambda options: costs(options.views))
     assert main(words) == 0
     printed = capsys.readouterr().out
     assert printed.count("2 incremental, 0 wrong") == 3 and "turns" in printed and "goals of" in printed
@@ -77,3 +85,30 @@ def test_days_hold_all_sales_and_some_are_late(data: Path, tmp_path: Path) -> No
 def test_a_hundred_views_are_different_queries() -> None:
     found = shapes(100)
     assert len({one.query for one in found}) == len({one.name for one in found}) == 100
+
+
+def test_costs_are_recorded_while_days_land(data: Path, tmp_path: Path) -> None:
+    found = recorded.record(load.LoadOptions(data, tmp_path / "days", 2, there=0.3), days=24)
+    assert all(len(one) > 1 and all(days > 0 < seconds for days, _, seconds in one) for one in found.refreshes)
+    assert sum(others for _, others, _ in found.refreshes[0]) > 0 and len(found.full) == 2
+    assert len(found.compared) == len(found.unchanged) == 24 and found.again > 0 < found.search
+
+
+def test_policies_are_compared_over_the_same_costs() -> None:
+    known, targets = costs(24), load.goals(24, offered(costs(24)), 0.8)
+    found = {policy: play(known, policy, targets, 20.0, 1) for policy in ("max-min", EQUAL, TURNS)}
+    assert found["max-min"] == play(known, "max-min", targets, 20.0, 1)
+    assert found["max-min"].overdue < min(found[EQUAL].overdue, found[TURNS].overdue) / 3
+    assert found["max-min"].busy < 0.95 < found[EQUAL].busy and min(one.refreshes for one in found.values()) > 500
+    assert play(known, "max-min", targets, 20.0, 1, burst=True).overdue > found["max-min"].overdue
+
+
+def test_the_command_compares_policies_on_a_virtual_clock(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["bench", "fresh", "--data", str(data), "--days", str(tmp_path / "days"), "--views", "2"]
+    monkeypatch.setattr(recorded, "record", lambda options: costs(options.views))
+    assert main([*words, "--seconds", "2", "--virtual", "2"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("overdue (") == 8 and "7.5% of a full one" in printed
+    assert main([*words, "--virtual", "-1"]) == 1

@@ -7,6 +7,8 @@
     shapes.py       materialized views in the shapes of TPC-DS
     days.py         sales that arrive by the day
     load.py         such views in a session of this machine
+    recorded.py     the costs of their refreshes, recorded once
+    virtual.py      policies over these costs on a virtual clock
     by_hand.py      their cost next to the same change by hand in DuckDB
     commands.py     both commands
 """

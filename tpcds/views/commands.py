@@ -14,6 +14,7 @@ from qoop.tpcds.views.workload import SLOTS, drawn
 
 if TYPE_CHECKING:
     from qoop.tpcds.views.load import LoadOptions
+    from qoop.tpcds.views.recorded import RecordedCosts
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -72,6 +73,8 @@ def add_load_command(commands: argparse._SubParsersAction[argparse.ArgumentParse
     parser.add_argument("--load", type=float, default=0.9, metavar="X", help="part of a thread's time (0.9)")
     parser.add_argument("--seconds", type=float, default=60.0, metavar="S", help="of each run (60)")
     parser.add_argument("--results", metavar="FILE", help="kept as they come; a broken-off run goes on from there")
+    virtual = "instead: this many runs of each policy on a virtual clock, over the costs of refreshes in the results"
+    parser.add_argument("--virtual", type=int, default=0, metavar="RUNS", help=virtual)
     hand = "instead: the cost of a refresh next to the same change by hand in DuckDB, while DAYS land"
     parser.add_argument("--by-hand", type=int, metavar="DAYS", help=hand)
     parser.add_argument("--there", type=float, default=0.8, metavar="P", help="part of the days at the start (0.8)")
@@ -82,7 +85,7 @@ def _fresh(options: argparse.Namespace) -> int:
     from qoop.programs.folder_lock import folder_lock
     from qoop.tpcds.views import load
 
-    if options.views < 1 or min(options.load, options.seconds) <= 0 or not 0 < options.there < 1:
+    if options.views < 1 or min(options.load, options.seconds) <= 0 or not 0 < options.there < 1 or options.virtual < 0:
         raise ConfigError("--views must be 1 or more, --load and --seconds above 0, --there between 0 and 1")
     run = load.LoadOptions(Path(options.data), Path(options.days), options.views, options.seconds, there=options.there)
     with folder_lock(run.staged) as is_mine:
@@ -94,23 +97,29 @@ def _fresh(options: argparse.Namespace) -> int:
 def _by_goals(options: argparse.Namespace, run: LoadOptions) -> int:
     from qoop.tpcds.results import Results
     from qoop.tpcds.views import load
+    from qoop.tpcds.views.recorded import RecordedCosts, record
+    from qoop.tpcds.views.virtual import offered
 
-    settings = {name: getattr(options, name) for name in ("data", "views", "load", "seconds", "there")}
+    settings = {name: getattr(options, name) for name in ("data", "views", "there")}
     results = Results(None if options.results is None else Path(options.results), settings)
     if results.get("costs") is None:
-        results.put("costs", asdict(load.costs(run)))
-    costs = load.Costs(**results.get("costs"))
-    targets = load.goals(run, costs.together, options.load)
+        results.put("costs", asdict(record(run)))
+    costs = RecordedCosts(**results.get("costs"))
+    targets = load.goals(options.views, offered(costs), options.load)
     print(
         f"{options.views} views with goals of {min(targets):.1f} to {max(targets):.1f} s; a refresh takes "
-        f"{median(refresh for refresh, _ in costs.alone) * 1e3:.1f} ms of cpu in the median, "
-        f"{median(refresh / full for refresh, full in costs.alone):.1%} of a full one",
+        f"{median(costs.typical()) * 1e3:.1f} ms of cpu in the median, "
+        f"{median(one / full for one, full in zip(costs.typical(), costs.full, strict=True)):.1%} of a full one",
         flush=True,
     )
+    if options.virtual:
+        _on_a_virtual_clock(options, costs, targets)
+        return 0
     for policy in load.POLICIES:
-        if results.get(policy) is None:
-            results.put(policy, asdict(load.play(run, policy, targets)))
-        found = load.LoadMeasures(**results.get(policy))
+        name = f"{policy}, load {options.load}, {options.seconds} s"
+        if results.get(name) is None:
+            results.put(name, asdict(load.play(run, policy, targets)))
+        found = load.LoadMeasures(**results.get(name))
         print(
             f"{policy:>8}: {found.overdue:.1%} of {found.refreshes} refreshes overdue, {found.cpu:.0%} of a core, "
             f"{found.session:.0%} by the session's threads, "
@@ -119,6 +128,23 @@ def _by_goals(options: argparse.Namespace, run: LoadOptions) -> int:
             flush=True,
         )
     return 0
+
+
+def _on_a_virtual_clock(options: argparse.Namespace, costs: RecordedCosts, targets: list[float]) -> None:
+    from qoop.tpcds.views import virtual
+
+    for burst in (False, True):
+        print("days land twice as fast in the middle third of the time" if burst else "days land evenly", flush=True)
+        for policy in virtual.POLICIES:
+            seeds = range(1, options.virtual + 1)
+            runs = [virtual.play(costs, policy, targets, options.seconds, seed, burst) for seed in seeds]
+            overdue = [one.overdue for one in runs]
+            print(
+                f"{policy:>8}: {fmean(overdue):.1%} of refreshes overdue ({min(overdue):.1%} to {max(overdue):.1%}), "
+                f"{fmean(one.busy for one in runs):.0%} of a thread's time, "
+                f"{fmean(one.a_day for one in runs) * 1e3:.1f} ms a day",
+                flush=True,
+            )
 
 
 def _by_hand(run: LoadOptions, days: int) -> int:

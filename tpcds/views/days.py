@@ -12,7 +12,9 @@ import duckdb
 
 from qoop.tpcds.views.shapes import CHANNELS
 
-_CHANGED = 50  # one day in this number is replaced or removed later
+CHANGED = 50
+"""One day in this number is replaced or removed later."""
+
 _LATE = "hash(rowid) % 100 = 0, hash(rowid, 1) % 30, 0"
 
 
@@ -38,10 +40,11 @@ def split(data: Path, folder: Path) -> list[Path]:
 
 class Landing:
     """Days that land in the folders of tables, one after the other; after the last one they land again, under other
-    names. live: the folders. there: the part of the days that is in them at the start, at least one."""
+    names. live: the folders. there: the part of the days that is in them at the start, at least one. changed: one day
+    in this number is replaced or removed later."""
 
-    def __init__(self, staged: Path, live: Path, seed: int, there: float = 0.8) -> None:
-        self._staged, self._live, self._draw = staged, live, Random(seed)
+    def __init__(self, staged: Path, live: Path, seed: int, there: float = 0.8, changed: int = CHANGED) -> None:
+        self._staged, self._live, self._draw, self._changed = staged, live, Random(seed), changed
         days = {one.name for table in CHANNELS for one in (staged / table).iterdir()}
         self._days = sorted(days)
         self._next = max(1, int(len(self._days) * there))
@@ -55,15 +58,18 @@ class Landing:
         """Days that have not landed."""
         return max(0, len(self._days) - self._next)
 
-    def land(self, changes: bool = True) -> None:
-        """Another day. changes: now and then an earlier day is replaced, or removed."""
+    def land(self, changes: bool = True) -> set[str]:
+        """Another day. changes: now and then an earlier day is replaced, or removed; returns the tables of these."""
+        others = set[str]()
         again, place = divmod(self._next, len(self._days))
         day = self._days[place]
         for table in CHANNELS:
             self._put(table, day, shutil.copyfile, f"{_plain(day)}-again-{again}" if again else "")
-            if changes and self._draw.randrange(_CHANGED) == 0:
+            if changes and self._draw.randrange(self._changed) == 0:
                 self._change(table)
+                others.add(table)
         self._next += 1
+        return others
 
     def _change(self, table: str) -> None:
         path = self._draw.choice(sorted((self._live / table).iterdir()))

@@ -2,13 +2,10 @@
 
 ::
 
-    cost of all views a day, if each is refreshed once in 0.8 of its goal ──> goals of about half a thread
-    cost of all views a day with these goals, as the session refreshes them ──> goals of a load, a part of a thread
+    cost of all views a day, if each is refreshed once in 0.8 of its goal ──> goals of a load, a part of a thread
     the session refreshes by its goals, or all views take turns, while days land ──> lags of all refreshes
 
-The cost of a view alone does not give the load. Days are replaced and removed, and a refresh takes over as many days as
-have come. Views that are due together compare their tables once. So the cost is that of all views while days land. It
-has the time in which the session finds out which views are due.
+That cost is from `recorded.py`. The same costs give the lags on a virtual clock (`virtual.py`).
 
 At the end each view is compared with DuckDB's answer over the files that are there.
 """
@@ -22,32 +19,25 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from statistics import median
 
 import duckdb
 
 from qoop.programs.views import freshness
 from qoop.session.opening import connect
 from qoop.session.session import Session
-from qoop.tpcds.views.days import Landing, split
+from qoop.tpcds.views.days import CHANGED, Landing, split
 from qoop.tpcds.views.shapes import CHANNELS, DIMENSIONS, Shape, shapes
 
-_DAYS = 2
+DAYS = 2
 """Days that land within the least goal."""
 
 POLICIES = ("max-min", "fair", "turns")
 """The ways in which the session shares its thread's time between views with goals; and views without goals that are
 refreshed one after the other."""
 
-_AIM = 0.8  # of a goal: the time between two refreshes
-
-_DAYS_TOGETHER = 160
-"""Days over which the cost of all views is taken: ten refreshes or more of each."""
-
-_EASY = 0.5
-"""The load at which the session's own cost is taken."""
+AIM = 0.8
+"""The part of a goal between two refreshes."""
 
 SETTLED = freshness.SETTLED + 0.005
 """Seconds after which a session counts a file that has landed; until then it may be left out."""
@@ -70,15 +60,6 @@ class LoadOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
-    """Cpu seconds. alone: of a refresh of each view after another day, and of one from all rows. together: of all views
-    a day, see `_by_goals`."""
-
-    alone: list[tuple[float, float]]
-    together: float
-
-
-@dataclass(frozen=True, slots=True)
 class LoadMeasures:
     """refreshes: that took over changes. overdue: the part of them with a lag above the goal, views that are behind at
     the end included. cpu: of the process, over the seconds. session: of the session's own threads, where they refresh
@@ -94,11 +75,14 @@ class LoadMeasures:
 
 
 @contextmanager
-def _world(options: LoadOptions, sharing: str | None = None) -> Iterator[tuple[Session, Landing, Path]]:
+def world(
+    options: LoadOptions, sharing: str | None = None, changed: int = CHANGED
+) -> Iterator[tuple[Session, Landing, Path]]:
+    """A session over the tables, and the days that land in them. changed: see `Landing`."""
     split(options.data, options.staged)
     live = Path(tempfile.mkdtemp(prefix="qoop-days-", dir=options.staged))
     try:
-        landing = Landing(options.staged, live, 1, options.there)
+        landing = Landing(options.staged, live, 1, options.there, changed)
         with connect(slots=1, memory=options.memory, view_sharing=sharing) as session:
             for table in CHANNELS:
                 session.register(table, live / table)
@@ -107,32 +91,6 @@ def _world(options: LoadOptions, sharing: str | None = None) -> Iterator[tuple[S
             yield session, landing, live
     finally:
         shutil.rmtree(live, ignore_errors=True)
-
-
-def costs(options: LoadOptions) -> Costs:
-    """The costs of the views on this machine."""
-    found: list[list[float]] = []
-    with _world(options) as (session, landing, _):
-        views = shapes(options.views)
-        for one in views:
-            session.sql(f"CREATE MATERIALIZED VIEW {one.name} AS {one.query}")
-        refreshes = [partial(session.sql, f"REFRESH MATERIALIZED VIEW {one.name}") for one in views]
-        for _ in range(3):
-            landing.land()
-            found.append([cpu_seconds(refresh) for refresh in refreshes])
-        together = _together(session, landing, views)
-        full = [cpu_seconds(partial(session.sql, f"REFRESH MATERIALIZED VIEW {one.name} FULL")) for one in views]
-    alone = [(median(one), whole) for *one, whole in zip(*found, full, strict=True)]
-    return Costs(alone, _by_goals(options, goals(options, together, _EASY)))
-
-
-def _by_goals(options: LoadOptions, targets: Sequence[float]) -> float:
-    """The cpu seconds a day of the session, which refreshes the views by these goals."""
-    with _world(options, POLICIES[0]) as (session, landing, _):
-        views = _create(session, options, targets)
-        begun, pace = _session_seconds(), min(targets) / _DAYS
-        landed = _run(session, landing, pace, pace * _DAYS_TOGETHER, (), _Lags(session, views))
-        return (_session_seconds() - begun) / landed
 
 
 def _create(session: Session, options: LoadOptions, targets: Sequence[float], turns: bool = False) -> dict[str, float]:
@@ -149,28 +107,6 @@ def _session_seconds() -> float:
     return time.process_time() - time.thread_time()
 
 
-def _together(session: Session, landing: Landing, views: Sequence[Shape]) -> float:
-    """The cpu seconds a day of all views, if each is refreshed once in `_AIM` of its goal, and those of a day compare
-    their tables once."""
-    spent, due = 0.0, dict.fromkeys((one.name for one in views), 0.0)
-    for day in range(_DAYS_TOGETHER):
-        landing.land()
-        time.sleep(SETTLED)
-        names = [name for name, at in due.items() if at <= day]
-        spent += cpu_seconds(partial(_round, session, names))
-        for one in views:
-            if one.name in names:
-                due[one.name] += _AIM * _DAYS * one.goal
-    return spent / _DAYS_TOGETHER
-
-
-def _round(session: Session, names: Sequence[str]) -> None:
-    with session.materialized.comparing_once():
-        for name in names:
-            session.materialized.behind(name)
-            session.materialized.refresh_view(name)
-
-
 def cpu_seconds(work: Callable[[], object]) -> float:
     """Those of this process, while it does some work."""
     begun = time.process_time()
@@ -178,19 +114,19 @@ def cpu_seconds(work: Callable[[], object]) -> float:
     return time.process_time() - begun
 
 
-def goals(options: LoadOptions, together: float, load: float) -> list[float]:
-    """Lag goals at which the views take this part of a thread's time. together: see `Costs`."""
-    return [one.goal * _DAYS * together / load for one in shapes(options.views)]
+def goals(views: int, together: float, load: float) -> list[float]:
+    """Lag goals at which the views take this part of a thread's time. together: seconds of all views a day."""
+    return [one.goal * DAYS * together / load for one in shapes(views)]
 
 
 def play(options: LoadOptions, policy: str, targets: Sequence[float]) -> LoadMeasures:
     """One run. policy: of `POLICIES`. targets: the goals, in seconds."""
     views = shapes(options.views)
     turns = policy == "turns"
-    with _world(options, None if turns else policy) as (session, landing, live):
+    with world(options, None if turns else policy) as (session, landing, live):
         lags = _Lags(session, _create(session, options, targets, turns))
         begun, cpu, own, delay = time.monotonic(), time.process_time(), _session_seconds(), _run_delay()
-        _run(session, landing, min(targets) / _DAYS, options.seconds, views if turns else (), lags)
+        _run(session, landing, min(targets) / DAYS, options.seconds, views if turns else (), lags)
         took = time.monotonic() - begun
         cpu, delay = (time.process_time() - cpu) / took, (_run_delay() - delay) / took
         own = (_session_seconds() - own) / took

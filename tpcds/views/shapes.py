@@ -33,9 +33,10 @@ _GOALS = (1.0, 2.0, 4.0, 8.0)
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A view. goal: its lag goal, over the least of all."""
+    """A view. table: that grows. goal: its lag goal, over the least of all."""
 
     name: str
+    table: str
     query: str
     goal: float
 
@@ -48,5 +49,5 @@ def shapes(count: int) -> list[Shape]:
         above = number // 24
         where = f"WHERE {prefix}_quantity > {above}" if above else ""
         query = shape.format(t=table, p=prefix, where=where)
-        found.append(Shape(f"v{number:03}", query, _GOALS[number % len(_GOALS)]))
+        found.append(Shape(f"v{number:03}", table, query, _GOALS[number % len(_GOALS)]))
     return found

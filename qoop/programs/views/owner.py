@@ -62,6 +62,26 @@ _LONGEST_REST = 2.0
 """Seconds that the thread rests after a refresh at most."""
 
 
+class Clock:
+    """The times by which the thread reckons; a simulation has others."""
+
+    def now(self) -> float:
+        """Seconds since 1970. They may be set back."""
+        return time.time()
+
+    def awake(self) -> float:
+        """Seconds in which the machine did not sleep."""
+        return time.monotonic()
+
+    def since_boot(self) -> float:
+        """Seconds, those of sleep among them."""
+        return boot_seconds()
+
+    def wait(self, woken: threading.Condition, seconds: float) -> None:
+        """Wait so long, or until the condition is notified."""
+        woken.wait(seconds)
+
+
 @value
 class Target:
     """The goals of a view. lag: seconds. max_error: of its columns, relative; 0: it is exact."""
@@ -104,8 +124,8 @@ class _Program:
     the boot: the time of day, in which the program reckons, may be set back. loses: files of its edition are others or
     gone, so its refresh computes their leaf and the nodes above it again."""
 
-    def __init__(self, target: Target, sampled: bool, log: MessageLog | None) -> None:
-        self.target = target
+    def __init__(self, target: Target, sampled: bool, log: MessageLog | None, clock: Clock) -> None:
+        self.target, self._clock = target, clock
         self.state = Freshness(target.lag, sampled=sampled)
         self.next = 0.0
         self.refresh: Refresh | None = None
@@ -116,7 +136,7 @@ class _Program:
         self._one_in = 1
         self._gap = self._last = 0.0
         self._errors: dict[int, float] = {}
-        self._measured = self._compared = boot_seconds()
+        self._measured = self._compared = self._clock.since_boot()
         self._log = log
         self.send(Begin())
 
@@ -126,9 +146,10 @@ class _Program:
             self._log(self.state, message)
         self.state, orders = self.state.after(message)
         at = message.at if isinstance(message, TablesCompared | RefreshEnded) else 0.0
-        self._compared = boot_seconds() - message.age if isinstance(message, TablesCompared) else self._compared
+        if isinstance(message, TablesCompared):
+            self._compared = self._clock.since_boot() - message.age
         waits = [order.until - at for order in orders if isinstance(order, Wait)]
-        self.next = boot_seconds() + waits[0] if waits else self.next
+        self.next = self._clock.since_boot() + waits[0] if waits else self.next
         self.refresh = next((order for order in orders if isinstance(order, Refresh)), None)
         return self.refresh is not None
 
@@ -145,21 +166,21 @@ class _Program:
 
     def since_expected(self) -> float:
         """Seconds since another change was expected; infinite: changes come at no known intervals."""
-        since = time.time() - self._last - expected_within(self._gap)
+        since = self._clock.now() - self._last - expected_within(self._gap)
         return since % self._gap + EXPECTED / 2 * self._gap if self._gap and since > self._gap else math.inf
 
     def due(self) -> Due:
         """The next refresh. A change may have come just after the last comparison, or when it was expected."""
         since = self.state.since
         if since is None:
-            compared = time.time() - (boot_seconds() - self._compared)
+            compared = self._clock.now() - (self._clock.since_boot() - self._compared)
             since = max(compared, self._last + self._gap)
         seconds = max(self.state.seconds, self._loss) if self.loses else self.state.seconds
         return Due(since + IN_TIME * self.target.lag, seconds, self.target.lag)
 
     def measure(self, last: Refreshment, requested: int, seconds: float) -> None:
         """Learn from a refresh. requested: see `Refresh.one_in`."""
-        now = boot_seconds()
+        now = self._clock.since_boot()
         self.cost = self.cost.after(last.rows_read, seconds)
         if self.loses:
             self._loss += (seconds - self._loss) * (_NEW if self._loss else 1.0)
@@ -176,7 +197,7 @@ class _Program:
     def load(self) -> ViewLoad:
         """The view as its share depends on it."""
         since, target = self.state.since, self.target
-        lag = 0.0 if since is None else max(0.0, time.time() - since)
+        lag = 0.0 if since is None else max(0.0, self._clock.now() - since)
         return ViewLoad(
             target.lag, lag, self.cost, self._rows_a_second, target.max_error, dict(self._errors), self._one_in
         )
@@ -185,13 +206,13 @@ class _Program:
 class _Compared:
     """The tables that were compared of late. names: see `comparing_once`."""
 
-    def __init__(self, names: set[str]) -> None:
-        self._names = names
+    def __init__(self, names: set[str], clock: Clock) -> None:
+        self._names, self._clock = names, clock
         self._at: dict[str, float] = {}
 
     def forget(self, seconds: float) -> None:
         """Have the tables compared again that were compared longer ago."""
-        since = time.monotonic() - seconds
+        since = self._clock.awake() - seconds
         for name in [name for name, at in self._at.items() if at <= since]:
             del self._at[name]
             self._names.discard(name)
@@ -205,12 +226,12 @@ class _Compared:
     @property
     def oldest(self) -> float:
         """The time of the oldest comparison that serves."""
-        return min(self._at.values(), default=time.monotonic())
+        return min(self._at.values(), default=self._clock.awake())
 
 
 class Owner:
     """Refreshes views by their goals. log: a new log of a program's messages. slots: that other tenants leave
-    to views now; the thread uses one at most. sharing: of `allocation.POLICIES`."""
+    to views now; the thread uses one at most. sharing: of `allocation.POLICIES`. clock: None: the system's."""
 
     def __init__(
         self,
@@ -218,14 +239,16 @@ class Owner:
         log: Callable[[], MessageLog | None],
         slots: Callable[[], float] = lambda: 1.0,
         sharing: str = "max-min",
+        clock: Clock | None = None,
     ) -> None:
         self._views, self._log = views, log
+        self._clock = clock or Clock()
         self._slots_now, self._sharing = slots, sharing
         self._slots = 1.0  # the capacity, as a running mean
         self._shared = 0.0
         self._comparison = 0.0  # seconds of one, as a running mean
         self._programs: dict[str, _Program] = {}
-        self._compared = _Compared(set())
+        self._compared = _Compared(set(), self._clock)
         self._woken = threading.Condition()
         self._stopped = False
         self._changed = False  # views or goals, since they were last followed
@@ -237,7 +260,7 @@ class Owner:
             return
         with self._woken:
             if self._thread is None and not self._stopped:
-                self._thread = threading.Thread(target=self._run, name="qoop-views", daemon=True)
+                self._thread = threading.Thread(target=self.run, name="qoop-views", daemon=True)
                 self._thread.start()
             self._changed = True
             self._woken.notify()
@@ -254,9 +277,10 @@ class Owner:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Serve the views until `stop`."""
         with self._views.comparing_once() as names:
-            self._compared = _Compared(names)
+            self._compared = _Compared(names, self._clock)
             while not self._stopped:
                 self._follow_goals()
                 self._round()
@@ -273,11 +297,11 @@ class Owner:
             self._programs.pop(name).send(Stop())
         for name, target in targets.items():
             if name not in self._programs:
-                self._programs[name] = _Program(target, self._views.last(name).one_in > 1, self._log())
+                self._programs[name] = _Program(target, self._views.last(name).one_in > 1, self._log(), self._clock)
 
     def _share(self) -> None:
         """Divide the thread's time between the views, now and then."""
-        now = boot_seconds()
+        now = self._clock.since_boot()
         if now < self._shared + _SHARE_SECONDS:
             return
         self._shared = now
@@ -291,19 +315,20 @@ class Owner:
 
     def _round(self) -> None:
         """Serve the views that are due, and with them those that are due soon, by the ends of their goals."""
-        begun = boot_seconds()
+        begun = self._clock.since_boot()
         if min((program.next for program in self._programs.values()), default=math.inf) > begun:
             return
-        while self._serve_one() and boot_seconds() < begun + _ROUND_SECONDS:
+        while self._serve_one() and self._clock.since_boot() < begun + _ROUND_SECONDS:
             pass
 
     def _serve_one(self) -> bool:
         """Refresh the first view that is due, and compare those before it; False: none is due."""
-        order = early({name: program.due() for name, program in self._programs.items()}, time.time())
+        order = early({name: program.due() for name, program in self._programs.items()}, self._clock.now())
         for name, sooner in order.items():
             program = self._programs[name]
             if self._stopped or (
-                program.next <= boot_seconds() + _EARLY * program.target.lag and self._turn(name, program, sooner)
+                program.next <= self._clock.since_boot() + _EARLY * program.target.lag
+                and self._turn(name, program, sooner)
             ):
                 return not self._stopped
         return False
@@ -312,19 +337,19 @@ class Owner:
         """Compare the tables of a view, and refresh it if that is due. Errors show in the status of the view.
 
         sooner: see `TablesCompared.early`. Returns True after a refresh."""
-        begun, compared = time.monotonic(), self._compared
+        begun, compared = self._clock.awake(), self._compared
         compared.forget(min(max(program.old, _OLD_COSTS * self._comparison), program.since_expected()))
         try:
             since = self._views.behind(name)
         except Exception as error:
             self._views.note_error(name, error)
-            since = time.time()
+            since = self._clock.now()
         if new := compared.note(begun):
-            self._comparison += (time.monotonic() - begun - self._comparison) * _NEW
+            self._comparison += (self._clock.awake() - begun - self._comparison) * _NEW
             for one in self._views.losing(new) & self._programs.keys():
                 self._programs[one].loses = True
         found = TablesCompared(
-            time.time(), since, sooner, self._comparison, time.monotonic() - compared.oldest,
+            self._clock.now(), since, sooner, self._comparison, self._clock.awake() - compared.oldest,
             *program.learn(self._views.changes_of(name)),
         )  # fmt: skip
         if not program.send(found) or self._stopped:
@@ -335,7 +360,7 @@ class Owner:
         if isinstance(failed, TableChanged):  # since it was compared
             compared.forget(0.0)
             failed = self._failure(name, one_in)
-        seconds = time.monotonic() - begun
+        seconds = self._clock.awake() - begun
         sampled = False
         if failed is not None:
             self._views.note_error(name, failed)
@@ -343,7 +368,7 @@ class Owner:
             last = self._views.last(name)
             program.measure(last, one_in, seconds)
             sampled = last.one_in > 1
-        program.send(RefreshEnded(time.time(), seconds, failed is not None, sampled))
+        program.send(RefreshEnded(self._clock.now(), seconds, failed is not None, sampled))
         self._rest(seconds)
         return True
 
@@ -361,14 +386,14 @@ class Owner:
         if part < 1:
             with self._woken:
                 if not self._stopped:
-                    self._woken.wait(min(_LONGEST_REST, seconds * (1 / part - 1)))
+                    self._clock.wait(self._woken, min(_LONGEST_REST, seconds * (1 / part - 1)))
 
     def _capacity(self) -> float:
         """The part of the thread's time that people's queries leave now."""
         return min(1.0, max(_LEAST_PART, self._slots_now()))
 
     def _wait(self) -> None:
-        until = min((program.next for program in self._programs.values()), default=boot_seconds() + _IDLE)
+        until = min((program.next for program in self._programs.values()), default=self._clock.since_boot() + _IDLE)
         with self._woken:
             if not self._stopped and not self._changed:
-                self._woken.wait(min(max(0.001, until - boot_seconds()), _IDLE))
+                self._clock.wait(self._woken, min(max(0.001, until - self._clock.since_boot()), _IDLE))

@@ -11,13 +11,13 @@ from random import Random
 import pytest
 
 from qoop.programs.views import owner
-from qoop.programs.views.owner import Owner, Refreshment, Target
+from qoop.programs.views.owner import Clock, Owner, Refreshment, Target
 
 GOALS = (1.0, 2.0, 4.0, 8.0)
 COMPARISON = 0.0004  # seconds
 
 
-class World:
+class World(Clock):
     """Views whose refreshes take some hundredths of a second, over tables that change twice within the least goal.
 
     load: the part of the thread's time that refreshes at 0.8 of all goals take. losses: of the changes, one in this
@@ -30,7 +30,7 @@ class World:
         self.seconds = {f"v{place:02}": self.draw.uniform(0.01, 0.02) for place in range(views)}
         unit = sum(each / (0.8 * GOALS[place % 4]) for place, each in enumerate(self.seconds.values())) / load
         self.goals = {name: unit * GOALS[place % 4] for place, name in enumerate(self.seconds)}
-        self.now = 1000.0
+        self.at = 1000.0
         self.changes = [1000.0 + place * unit / 2 for place in range(1000)]
         self.losses, self.reported, self.losers = losses, reported, set(list(self.seconds)[::3])
         self.compared: set[str] = set()
@@ -39,10 +39,10 @@ class World:
         self.ended: dict[str, list[float]] = {name: [] for name in self.seconds}
         self.lags: list[float] = []
 
-    def time(self) -> float:
-        return self.now
+    def now(self) -> float:
+        return self.at
 
-    monotonic = time
+    awake = since_boot = now
 
     def targets(self) -> dict[str, Target]:
         return {name: Target(goal) for name, goal in self.goals.items()}
@@ -51,32 +51,32 @@ class World:
         return Refreshment(0)
 
     def behind(self, name: str) -> float | None:
-        self.now += COMPARISON
+        self.at += COMPARISON
         self.compared.add("sales")
         oldest = self.changes[bisect_right(self.changes, self.taken[name])]
-        return oldest if oldest <= self.now else None
+        return oldest if oldest <= self.at else None
 
     def changes_of(self, name: str) -> list[float]:
-        return self.changes[bisect_right(self.changes, self.taken[name]) : bisect_right(self.changes, self.now)]
+        return self.changes[bisect_right(self.changes, self.taken[name]) : bisect_right(self.changes, self.at)]
 
     def lost(self, first: int, end: int) -> bool:
         """True if one of these changes replaces files."""
         return bool(self.losses) and any(place % self.losses == 0 for place in range(first, end))
 
     def losing(self, tables: Iterable[str]) -> set[str]:
-        before, self.looked = self.looked, bisect_right(self.changes, self.now)
+        before, self.looked = self.looked, bisect_right(self.changes, self.at)
         return self.losers if self.reported and self.lost(before, self.looked) else set()
 
     def refresh_view(self, name: str, full: bool = False, one_in: int = 1) -> bool:
         oldest = self.behind(name)
         assert oldest is not None
         dear = name in self.losers and self.lost(
-            bisect_right(self.changes, self.taken[name]), bisect_right(self.changes, self.now)
+            bisect_right(self.changes, self.taken[name]), bisect_right(self.changes, self.at)
         )
-        self.taken[name] = self.now
-        self.now += self.seconds[name] * self.draw.uniform(0.7, 1.3) * (4 if dear else 1)
-        self.lags.append((self.now - oldest) / self.goals[name])
-        self.ended[name].append(self.now)
+        self.taken[name] = self.at
+        self.at += self.seconds[name] * self.draw.uniform(0.7, 1.3) * (4 if dear else 1)
+        self.lags.append((self.at - oldest) / self.goals[name])
+        self.ended[name].append(self.at)
         return True
 
     def note_error(self, name: str, error: Exception) -> None:
@@ -87,18 +87,16 @@ class World:
 
     def play(self, seconds: float) -> None:
         """Serve the views by the thread's own rounds for this time."""
-        served = Owner(self, lambda: None)
-        served._compared = owner._Compared(self.compared)
+        served = Owner(self, lambda: None, clock=self)
+        served._compared = owner._Compared(self.compared, self)
         served._follow_goals()
-        while self.now < 1000.0 + seconds:
+        while self.at < 1000.0 + seconds:
             served._round()
             served._share()
-            self.now = max(self.now, min(program.next for program in served._programs.values()))
+            self.at = max(self.at, min(program.next for program in served._programs.values()))
 
 
-def played(monkeypatch: pytest.MonkeyPatch, world: World) -> World:
-    monkeypatch.setattr(owner, "boot_seconds", world.time)
-    monkeypatch.setattr(owner, "time", world)
+def played(world: World) -> World:
     world.play(40.0)
     return world
 
@@ -106,7 +104,7 @@ def played(monkeypatch: pytest.MonkeyPatch, world: World) -> World:
 def overdue_in_turns(load: float) -> float:
     """The part of the refreshes that is overdue where views are refreshed one after the other."""
     world = World(60, load)
-    while world.now < 1040.0:
+    while world.at < 1040.0:
         for name in world.seconds:
             if world.behind(name) is not None:
                 world.refresh_view(name)
@@ -114,21 +112,21 @@ def overdue_in_turns(load: float) -> float:
 
 
 @pytest.mark.parametrize("load", [0.6, 0.9])
-def test_few_refreshes_are_overdue_while_the_thread_has_time(load: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = played(monkeypatch, World(60, load))
+def test_few_refreshes_are_overdue_while_the_thread_has_time(load: float) -> None:
+    world = played(World(60, load))
     late = sum(lag > 1 for lag in world.lags) / len(world.lags)
     assert late <= 0.02 and max(world.lags) < 1.5 and len(world.lags) > 800
     assert load < 0.9 or late <= overdue_in_turns(load) / 3
 
 
-def test_of_too_many_refreshes_all_are_a_little_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = played(monkeypatch, World(60, 1.3))
+def test_of_too_many_refreshes_all_are_a_little_late() -> None:
+    world = played(World(60, 1.3))
     assert max(world.lags) < 2.0
     for name, ends in world.ended.items():
         assert max(after - before for before, after in pairwise(ends)) < 3 * world.goals[name]
 
 
-def test_refreshes_after_replaced_files_begin_so_early_that_fewer_are_overdue(monkeypatch: pytest.MonkeyPatch) -> None:
-    worlds = (played(monkeypatch, World(24, 0.8, 30, reported)) for reported in (True, False))
+def test_refreshes_after_replaced_files_begin_so_early_that_fewer_are_overdue() -> None:
+    worlds = (played(World(24, 0.8, 30, reported)) for reported in (True, False))
     known, unknown = (sum(lag > 1 for lag in world.lags) / len(world.lags) for world in worlds)
     assert known < 0.85 * unknown, (known, unknown)
