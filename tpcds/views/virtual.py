@@ -62,7 +62,7 @@ class _World(Clock):
         self.at, self.busy = _BEGIN, 0.0
         self._compared = set[str]()
         self._known = dict.fromkeys(CHANNELS, 0)  # days that comparisons have found
-        self._looked = dict.fromkeys(CHANNELS, 0)
+        self._checked = dict.fromkeys(CHANNELS, 0)
         self._taken = dict.fromkeys(self.views, 0)
         self._served = dict.fromkeys(self.views, 0.0)  # seconds
         self.lags = list[tuple[float, float]]()
@@ -109,8 +109,8 @@ class _World(Clock):
         return self._landed[self._taken[name] : self._known[self.views[name].table]]
 
     def losing(self, tables: Iterable[str]) -> set[str]:
-        lost = {table for table in tables if any(self._others[table][self._looked[table] : self._known[table]])}
-        self._looked |= self._known
+        lost = {table for table in tables if any(self._others[table][self._checked[table] : self._known[table]])}
+        self._checked |= self._known
         return {name for name, one in self.views.items() if one.table in lost}
 
     def refresh_view(self, name: str, full: bool = False, one_in: int = 1) -> bool:
@@ -125,7 +125,7 @@ class _World(Clock):
         return bool(changes)
 
     def _drawn(self, name: str, days: int, others: int) -> float:
-        """The seconds of a refresh that was like one of so many days, of which some replaced or removed others."""
+        """The seconds of a refresh that was like one of this number of days, of which some replaced or removed others."""
         unlike = lambda one: (abs(min(one[1], 2) - min(others, 2)), abs(one[0] - days))  # noqa: E731
         return self._draw.choice(sorted(self._refreshes[name], key=unlike)[:_ALIKE])[2]
 
