@@ -125,7 +125,7 @@ class _World(Clock):
         return bool(changes)
 
     def _drawn(self, name: str, days: int, others: int) -> float:
-        """The seconds of a refresh that was like one of this number of days, of which some replaced or removed others."""
+        """The seconds of a refresh like one of that number of days, of which some replaced or removed others."""
         unlike = lambda one: (abs(min(one[1], 2) - min(others, 2)), abs(one[0] - days))  # noqa: E731
         return self._draw.choice(sorted(self._refreshes[name], key=unlike)[:_ALIKE])[2]
 
