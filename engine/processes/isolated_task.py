@@ -149,12 +149,12 @@ class IsolatedTask:
 
     def written(self) -> Any:
         """It as JSON."""
-        return _CODEC.write(self)
+        return CODEC.write(self)
 
 
 def read_task(data: Any) -> IsolatedTask:
     """The task that `written` wrote."""
-    found: IsolatedTask = _CODEC.read(IsolatedTask, data)
+    found: IsolatedTask = CODEC.read(IsolatedTask, data)
     return found
 
 
@@ -163,7 +163,7 @@ def read_rows(file: str) -> pa.Table:
     return pa.ipc.open_file(pa.memory_map(file)).read_all()
 
 
-_CODEC = Codec({})
+CODEC = Codec({})
 
 
 def _isolated(spec: TaskSpec, item: TableInput, file: Path) -> IsolatedTable:

@@ -1,4 +1,5 @@
-"""The nursery: a process that has loaded all that its children need, and forks one when its parent asks for it.
+"""The nursery: a process that has loaded all that its children need, and forks one when its parent asks for it. Modules
+may have a function `prepare` for what is to be done before.
 
 A fork takes some 10 ms and shares the memory of the modules; a start of Python takes 0.4 s. A process with threads,
 such as a server, had better not fork; the nursery has none.
@@ -162,9 +163,11 @@ def _report(endings: dict[int, socket.socket]) -> None:
 
 
 if __name__ == "__main__":
-    for module in sys.argv[3:]:
-        importlib.import_module(module)
+    modules = [importlib.import_module(module) for module in sys.argv[3:]]
     os.nice(int(sys.argv[2]))
+    for module in modules:
+        if hasattr(module, "prepare"):
+            module.prepare()
     open_for_children(_DUCKDBS)
     main(socket.socket(fileno=int(sys.argv[1])))
     os._exit(0)  # a standby is a fork: libraries would wait for threads that it does not have

@@ -22,8 +22,11 @@ from qoop.catalog.errors import Cancelled, ExecutionError, OutOfMemory, ProcessE
 from qoop.catalog.priority import BEHIND, go_behind, keep_starter
 from qoop.engine.memory import ProcessFiles, anonymous_memory
 from qoop.engine.processes.child import Reply
+from qoop.engine.processes.isolated_task import CODEC, IsolatedTask
 from qoop.engine.processes.pool import ProcessPool
 from qoop.engine.processes.process import Limits
+from qoop.planner.sql.bind import BinderContents
+from qoop.query.isolation import isolated_texts
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are limited on Linux alone")
 ROOMY = Limits(256 << 20)
@@ -48,6 +51,11 @@ def drawn(reply: Reply) -> list[float]:
     with opening.open_duckdb(threads=1) as connection:
         [(number,)] = connection.execute("SELECT random()").fetchall()
     return [ahead - len(opening._inherited), number]
+
+
+def readers_made(reply: Reply) -> list[bool]:
+    """Whether the readers of a task and of what a binder knows are there, which a first call would make."""
+    return [IsolatedTask in CODEC._pairs, BinderContents in isolated_texts.CODEC._pairs]
 
 
 def own_id(reply: Reply) -> int:
@@ -263,6 +271,13 @@ def test_processes_have_duckdbs_that_were_opened_before_the_fork_with_random_num
         found = [process.call(drawn, [], ROOMY) for process in (one, other)]
     assert [taken for taken, _ in found] == [1, 1]
     assert found[0] != found[1]
+
+
+def test_processes_have_what_first_calls_would_make() -> None:
+    with closing(ProcessPool()) as pool:
+        pool.preload(isolated_texts.__name__)
+        with pool.process() as process:
+            assert process.call(readers_made, (), ROOMY) == [True, True]
 
 
 def test_processes_may_have_a_niceness_which_their_use_tells() -> None:
