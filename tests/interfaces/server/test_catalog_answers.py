@@ -108,6 +108,14 @@ def test_columns_have_the_types_of_postgresql(ana: Any) -> None:
         ("SELECT div(-7, 2), (regexp_match('ab', 'a(b)'))[1], regexp_match('ab', 'c'), array_remove(ARRAY[1, 2], 1), "
          "date_bin('15 minutes', sold, TIMESTAMP '2001-01-01') FROM sales WHERE region SIMILAR TO '%1' AND id < 2",
          [(-3, "b", None, [2], datetime(2026, 1, 1, 1))]),
+        ("SELECT overlay('Txxxxas' placing region from 2 for 4), num_nulls(1, NULL), num_nonnulls(1, id), "
+         "make_interval(1, days => 2, secs := 1.5)::text FROM sales WHERE id = 1",
+         [("Tr1as", 1, 2, "1 year 2 days 00:00:01.5")]),
+        (
+            '''SELECT s.id, x.a, "B", c, e.k, e.v FROM sales s, json_to_recordset('[{"a": 1, "c": {}}, {"B": 2.345}]') '''
+            '''AS x(a int, "B" numeric(10,2), c jsonb), json_each_text('{"z": 1}') AS e(k, v) WHERE s.id = 1 ORDER BY a''',
+            [(1, 1, None, {}, "z", "1"), (1, None, Decimal("2.35"), None, "z", "1")],
+        ),
         ("SELECT justify_interval(INTERVAL '35 days 30 hours')::text, count(*) FROM sales TABLESAMPLE SYSTEM (100)",
          [("1 month 6 days 06:00:00", 100)]),
         ("SELECT array_lower(conkey, 1) FROM pg_constraint", []), ("SELECT * FROM pg_partition_ancestors(16384)", []),
@@ -123,7 +131,14 @@ def test_questions_are_answered_as_postgresql_does(ana: Any, text: str, rows: li
 
 
 @pytest.mark.parametrize(
-    "call", ["width_bucket({}, 0, 10, 5)", "format('%1$I%1$I', {})", "div({0}, {0})", "date_bin('1 day', {0}, {0})"]
+    "call",
+    [
+        "width_bucket({}, 0, 10, 5)",
+        "format('%1$I%1$I', {})",
+        "div({0}, {0})",
+        "overlay({} PLACING 'a' FROM 1)",
+        "date_bin('1 day', {0}, {0})",
+    ],
 )
 def test_calls_within_calls_do_not_double_a_text(call: str) -> None:
     text = "a"

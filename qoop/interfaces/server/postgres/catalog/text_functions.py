@@ -68,6 +68,15 @@ _ROWS: Mapping[str, str] = {
     "jsonb_array_elements_text": "json_extract_string({0}, '$[*]')",
 }  # fmt: skip
 """Functions of rows, as the lists that DuckDB unnests."""
+_EACH = "(SELECT unnest(json_keys({0})) AS key, unnest(json_extract_string({0}, '$.*')) AS value)"
+_RECORDS = {
+    f"{kind}_to_{rows}": source
+    for kind in ("json", "jsonb")
+    for rows, source in (("record", "{0}"), ("recordset", "unnest(json_extract({0}, '$[*]'))"))
+}
+"""Functions of rows whose columns a list behind their alias declares."""
+_INTERVAL = ("years", "months", "weeks", "days", "hours", "mins", "secs")
+"""The arguments of make_interval."""
 RENAMED = {
     "json_build_object": "json_object", "jsonb_build_object": "json_object", "json_build_array": "json_array",
     "jsonb_build_array": "json_array", "json_agg": "json_group_array", "jsonb_agg": "json_group_array",
@@ -95,7 +104,8 @@ _MOST_WORDS = 300
 """Of a query in parentheses before its locking clause: a text may have a thousand such."""
 _BEHIND_LOCK = ("OF", "NOWAIT", "SKIP", "LIMIT", "OFFSET", "FETCH", "FOR")
 _SIGNS = (
-    *_CALLS, *_OF_ONE, *(name for name, _ in _OF_MORE), *_ROWS, *RENAMED, *_IGNORING_CASE, "substring", "'{", "name",
+    *_CALLS, *_OF_ONE, *(name for name, _ in _OF_MORE), *_ROWS, "_each_text", "_to_record", "make_interval",
+    "overlay", "num_nulls", "num_nonnulls", *RENAMED, *_IGNORING_CASE, "substring", "'{", "name",
     "width_bucket", "encode", "decode", "to_number", "format", "share", "update", "similar", "tablesample", "jsonb",
     "regexp_match",
 )  # fmt: skip
@@ -144,6 +154,8 @@ def _in_place_of(text: str, words: Sequence[Lexeme], place: int) -> tuple[str, i
         end = behind_closing(words, place + 1)
         if word.text.lower() in _ROWS:
             return _rows(text, words, place, end)
+        if words[place - 1].says(*_BEFORE_TABLE) and (found := _records(text, words, place, end)) is not None:
+            return found
         new = duckdb_call(word.text, words[place + 2 : end - 1], lambda part: _text(text, part))
         return None if new is None else (new, end)
     if word.text in _IGNORING_CASE and after and after[0].startswith("'"):
@@ -186,6 +198,26 @@ def _rows(text: str, words: Sequence[Lexeme], place: int, end: int) -> tuple[str
     if not is_table or column == words[place].text or follow(words, follows, "(") or text.lower().count(name) > 1:
         return called, end
     return f"{called} AS {column}({column})", follows
+
+
+def _records(text: str, words: Sequence[Lexeme], place: int, end: int) -> tuple[str, int] | None:
+    """A table of the fields of JSON: by name and text, or with the columns that follow. None: it is another function.
+    end: of the call."""
+    name, inside = words[place].text.lower(), _text(text, words[place + 2 : end - 1])
+    if name in ("json_each_text", "jsonb_each_text"):
+        each = _bounded(_EACH.format(inside))
+        return None if each is None else (each, end)
+    opens = end + (2 if follow(words, end, "as") else 1)
+    if name not in _RECORDS or not follow(words, opens, "("):
+        return None
+    close, columns = behind_closing(words, opens) - 1, list[str]()
+    for first, after in list_items(words[:close], opens + 1):
+        column, type_ = words[first].text, text[words[first + 1].start : words[after - 1].end]
+        extracted = "json_extract" if type_.lower().startswith("json") else "json_extract_string"
+        path = f"""'$."{column.strip('"').replace("'", "''")}"'"""
+        columns.append(f"CAST({extracted}(qoop_x, {path}) AS {type_.lower().replace('jsonb', 'json')}) AS {column}")
+    rows = f"SELECT {_RECORDS[name].format(inside)} AS qoop_x"
+    return f"(SELECT {', '.join(columns)} FROM ({rows})) AS {words[opens - 1].text}", close + 1
 
 
 def _column(words: Sequence[Lexeme], place: int, end: int) -> str:
@@ -277,6 +309,13 @@ def duckdb_call(name: str, inside: Sequence[Lexeme], written: Callable[[Sequence
         return _OF_ONE[name].format(written(arguments[0]))
     if (name, len(arguments)) in _OF_MORE:
         return _bounded(_OF_MORE[name, len(arguments)].format(*map(written, arguments)))
+    if name in ("num_nulls", "num_nonnulls"):
+        test = "IS NULL" if name == "num_nulls" else "IS NOT NULL"
+        return "(" + " + ".join(f"CAST(({written(one)}) {test} AS INTEGER)" for one in arguments) + ")"
+    if name == "make_interval":
+        return _interval(arguments, written)
+    if name == "overlay":
+        return _overlaid(inside, written)
     if name == "format" and arguments and len(arguments[0]) == 1:
         return _bounded(_formatted(arguments[0][0].text, [written(one) for one in arguments[1:]]))
     if name == "regexp_match" and len(arguments) == 2 and arguments[1][0].kind == "string":
@@ -344,6 +383,37 @@ def _first_match(value: str, pattern: str) -> str:
     groups = len(re.findall(r"(?<!\\)\((?!\?)", pattern))
     parts = ", ".join(f"regexp_extract({value}, {pattern}, {n})" for n in (range(1, groups + 1) if groups else (0,)))
     return f"(CASE WHEN regexp_matches({value}, {pattern}) THEN [{parts}] END)"
+
+
+def _interval(arguments: Sequence[Sequence[Lexeme]], written: Callable[[Sequence[Lexeme]], str]) -> str | None:
+    """``make_interval(days => 3)`` as a sum of DuckDB's calls; None for an argument that it has not."""
+    parts = ["INTERVAL '0 seconds'"]
+    for name, one in zip(_INTERVAL, arguments, strict=False):
+        if len(one) > 2 and one[1].text in ("=>", ":="):
+            name, one = one[0].text.lower(), one[2:]
+        if name not in _INTERVAL:
+            return None
+        unit = {"mins": "minutes", "secs": "seconds"}.get(name, name)
+        if one:
+            parts.append(f"to_{unit}(CAST({written(one)} AS {'DOUBLE' if unit == 'seconds' else 'INTEGER'}))")
+    return f"({' + '.join(parts)})"
+
+
+def _overlaid(inside: Sequence[Lexeme], written: Callable[[Sequence[Lexeme]], str]) -> str | None:
+    """``overlay(x PLACING y FROM n FOR m)`` as its three parts."""
+    parts, first = list[str](), 0
+    for word in ("PLACING", "FROM", "FOR"):
+        [(_, after), *_] = list_items(inside, first, (word,))
+        parts.append(f"({written(inside[first:after])})")
+        if (first := after + 1) > len(inside):
+            break
+    else:
+        parts.append(f"({written(inside[first:])})")
+    if len(parts) < 3:
+        return None
+    value, new, start, count = (*parts, f"length({parts[1]})")[:4]
+    before, behind = f"substring({value}, 1, {start} - 1)", f"substring({value}, {start} + {count})"
+    return _bounded(f"({before} || {new} || {behind})")
 
 
 def _matched(inside: Sequence[Lexeme], written: Callable[[Sequence[Lexeme]], str]) -> str | None:
