@@ -112,8 +112,8 @@ def test_columns_have_the_types_of_postgresql(ana: Any) -> None:
          "make_interval(1, days => 2, secs := 1.5)::text FROM sales WHERE id = 1",
          [("Tr1as", 1, 2, "1 year 2 days 00:00:01.5")]),
         (
-            '''SELECT s.id, x.a, "B", c, e.k, e.v FROM sales s, json_to_recordset('[{"a": 1, "c": {}}, {"B": 2.345}]') '''
-            '''AS x(a int, "B" numeric(10,2), c jsonb), json_each_text('{"z": 1}') AS e(k, v) WHERE s.id = 1 ORDER BY a''',
+            '''SELECT s.id, x.a, "B", c, k, v FROM sales s, json_to_recordset('[{"a": 1, "c": {}}, {"B": 2.345}]') '''
+            '''AS x(a int, "B" numeric(10,2), c jsonb), json_each_text('{"z": 1}') e(k, v) WHERE s.id = 1 ORDER BY a''',
             [(1, 1, None, {}, "z", "1"), (1, None, Decimal("2.35"), None, "z", "1")],
         ),
         ("SELECT justify_interval(INTERVAL '35 days 30 hours')::text, count(*) FROM sales TABLESAMPLE SYSTEM (100)",
