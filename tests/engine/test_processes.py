@@ -54,7 +54,7 @@ def drawn(reply: Reply) -> list[float]:
 
 
 def readers_made(reply: Reply) -> list[bool]:
-    """Whether the readers of a task and of what a binder knows are there, which a first call would make."""
+    """True for the reader of a task, and that of what a binder knows, if a first call need not make it."""
     return [IsolatedTask in CODEC._pairs, BinderContents in isolated_texts.CODEC._pairs]
 
 
