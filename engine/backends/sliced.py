@@ -100,9 +100,9 @@ class SlicedTask:
         began = time.perf_counter()
         with self._noted():
             made = compute(replace(self._spec, slice=one))
-        rows, sizes = zip(*((table.num_rows, table.nbytes) for table in made.tables), strict=True)
         seconds, key = time.perf_counter() - began, one.key(self._spec.key)
-        return self._put(Committed(key, rows, sizes, seconds, width=one.of, maker=self._job), made.tables, made.mapped)
+        committed = Committed(key, made.rows, made.bytes, seconds, width=one.of, maker=self._job)
+        return self._put(committed, made.tables, made.mapped)
 
     def _put(self, committed: Committed, tables: Sequence[pa.Table], mapped: bool = False) -> Committed:
         return self._store.put(committed, self._job, tables, True, self._between, mapped=mapped)

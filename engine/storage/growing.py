@@ -31,14 +31,15 @@ Admit = Callable[[int, int], bool]
 class Made:
     """The output of a task, by partition. mapped: the rows lie in a file, and take no memory.
 
-    slices: the durable outputs that it consists of, in place of tables. earlier_seconds: that other processes took for
-    those that were there.
+    sizes: what the rows of each partition take in memory, if that is known. slices: the durable outputs that it
+    consists of, in place of tables. earlier_seconds: that other processes took for those that were there.
     """
 
     tables: tuple[pa.Table, ...]
     mapped: bool = False
     slices: Sequence[Committed] = ()
     earlier_seconds: float = 0.0
+    sizes: tuple[int, ...] = ()
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -48,7 +49,7 @@ class Made:
     @property
     def bytes(self) -> tuple[int, ...]:
         """By partition."""
-        return tuple(one.nbytes for one in self.tables) or _sums([one.bytes for one in self.slices])
+        return self.sizes or tuple(one.nbytes for one in self.tables) or _sums([one.bytes for one in self.slices])
 
 
 def _sums(each: Sequence[Sequence[int]]) -> tuple[int, ...]:
@@ -145,6 +146,7 @@ class Growing:
     ) -> None:
         self._schema = schema
         self._batches: list[list[pa.RecordBatch]] = [[] for _ in range(parts)]
+        self._sizes = [0] * parts
         self._bytes = 0
         self._folder = folder
         self._admit = admit
@@ -156,7 +158,9 @@ class Growing:
         came = 0
         for number, batch in pieces:
             self._batches[number].append(batch)
-            came += batch.nbytes
+            size = batch.nbytes
+            self._sizes[number] += size
+            came += size
         self._bytes += came
         stays = self._admit(came, self._bytes)
         if not stays or (self._file is not None and self._bytes >= _RUN):
@@ -167,10 +171,11 @@ class Growing:
         if self._file is None:
             if len(self._batches) == 1:  # else they were cut, which has copied the rows
                 self._batches = [[fitted(batch) for batch in self._batches[0]]]
-            return Made(tuple(pa.Table.from_batches(batches, self._schema) for batches in self._batches))
+            tables = tuple(pa.Table.from_batches(batches, self._schema) for batches in self._batches)
+            return Made(tables, sizes=tuple(self._sizes))
         self._write()
         with self._reported():
-            return Made(self._file.finish(), mapped=True)
+            return Made(self._file.finish(), mapped=True, sizes=tuple(self._sizes))
 
     def close(self) -> None:
         """No more rows come; what was not finished is gone."""

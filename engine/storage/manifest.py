@@ -171,7 +171,7 @@ class CheckpointDirectory:
                 return None
             if needed:
                 self._users.need([name])
-            segments = _write_data(data, partitions, strong=self._key is not None)
+            segments = _write_data(data, partitions, committed.bytes, strong=self._key is not None)
             write_private(draft, dump_manifest(committed, data.name, segments, self._key))
             present = self._commit(committed.key, draft) or Saved(committed, data, segments)
             if present.path == data:
@@ -401,9 +401,9 @@ def refuse_if_open(root: Path) -> None:
     )
 
 
-def _write_data(path: Path, partitions: Sequence[pa.Table], strong: bool) -> tuple[Segment, ...]:
+def _write_data(path: Path, partitions: Sequence[pa.Table], sizes: Sequence[int], strong: bool) -> tuple[Segment, ...]:
     with path.open("r+b", buffering=0) as stream:
-        segments = write_segments(stream, partitions, strong=strong)
+        segments = write_segments(stream, partitions, sizes, strong=strong)
         stream.truncate()
     return segments
 

@@ -47,7 +47,7 @@ def write_pack(stream: BinaryIO, outputs: Sequence[Sequence[pa.Table]], strong: 
     end = 0
     for tables in zip(*outputs, strict=True):
         for segments, table in zip(index, tables, strict=True):
-            segment, end = append(stream, end, table, strong)
+            segment, end = append(stream, end, table, table.nbytes, strong)
             segments.append(segment)
     return tuple(map(tuple, index))
 

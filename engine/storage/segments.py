@@ -154,12 +154,15 @@ class _Summing(_Counting):
         return self._checksum.value, "" if self._sha256 is None else self._sha256.hexdigest()
 
 
-def write_segments(stream: BinaryIO, partitions: Sequence[pa.Table], strong: bool = False) -> tuple[Segment, ...]:
-    """Write the partitions to an unbuffered file that is empty. strong: sum with SHA-256, too. Raises OSError."""
+def write_segments(
+    stream: BinaryIO, partitions: Sequence[pa.Table], sizes: Sequence[int], strong: bool = False
+) -> tuple[Segment, ...]:
+    """Write the partitions to an unbuffered file that is empty. sizes: what each takes in memory. strong: sum with
+    SHA-256, too. Raises OSError."""
     segments: list[Segment] = []
     offset = 0
-    for table in partitions:
-        segment, offset = append(stream, offset, table, strong)
+    for table, size in zip(partitions, sizes, strict=True):
+        segment, offset = append(stream, offset, table, size, strong)
         segments.append(segment)
     return tuple(segments)
 
@@ -168,13 +171,15 @@ def append(
     stream: BinaryIO,
     offset: int,
     table: pa.Table,
+    size: int,
     strong: bool = False,
     between: Callable[[], None] = lambda: None,
     summed: bool = True,
 ) -> tuple[Segment, int]:
     """Write a segment at the end of a file, which is at `offset`; where it is, and where the file ends now.
 
-    between: called from batch to batch; may raise to give up. summed: it has a checksum.
+    size: what the rows take in memory. pyarrow needs 3 µs for a column of a batch to compute it, which is as long as to
+    write it. between: called from batch to batch; may raise to give up. summed: it has a checksum.
     """
     sink = _Summing(stream, strong) if summed else _Counting(stream)
     file = pa.BufferedOutputStream(pa.PythonFile(sink, mode="w"), _CHUNK)
@@ -184,7 +189,7 @@ def append(
             writer.write_batch(batch)
     padding = -sink.length % ALIGNMENT
     write_all(stream, memoryview(bytes(padding)))
-    segment = Segment(offset, sink.length, table.num_rows, table.nbytes, *sink.sums())
+    segment = Segment(offset, sink.length, table.num_rows, size, *sink.sums())
     return segment, offset + sink.length + padding
 
 
@@ -273,7 +278,7 @@ class Spilling:
     def write(self, number: int, batches: Sequence[pa.RecordBatch], between: Callable[[], None]) -> None:
         """Add rows to a partition. between: called from batch to batch; may raise to give up."""
         rows = pa.Table.from_batches(batches, self._schema)
-        run, self._end = append(self._stream, self._end, rows, between=between, summed=False)
+        run, self._end = append(self._stream, self._end, rows, 0, between=between, summed=False)
         self._runs[number].append(run)
 
     def finish(self) -> tuple[pa.Table, ...]:

@@ -156,7 +156,7 @@ class SharedCheckpoints:
         data = self._data_name(name, committed.seconds)
 
         def write(stream: BinaryIO) -> None:
-            segments.extend(write_segments(stream, partitions, strong=self._key is not None))
+            segments.extend(write_segments(stream, partitions, committed.bytes, strong=self._key is not None))
 
         began = time.monotonic()
         with self._uploaded(data, write):

@@ -429,7 +429,7 @@ def test_segments_are_read_apart(tmp_path: Path) -> None:
     parts = tables(1)
     path = tmp_path / "x.arrow"
     with path.open("wb", buffering=0) as stream:
-        index = write_segments(stream, parts)
+        index = write_segments(stream, parts, [part.nbytes for part in parts])
     assert [segment.rows for segment in index] == [table.num_rows for table in parts]
     assert all(segment.offset % 64 == 0 for segment in index)
     assert [read_segment(path, segment) for segment in index] == list(parts)

@@ -38,3 +38,16 @@ def test_many_rows_are_not_copied() -> None:
     batch = pa.record_batch({"a": pa.array(range(5_000))})
     large = pa.record_batch({"a": ["x" * 2_000_000]})
     assert fitted(batch) is batch and fitted(large) is large
+
+
+@pytest.mark.parametrize("fits", [True, False], ids=["in memory", "in a file"])
+def test_the_memory_of_each_partition_is_known_when_its_rows_have_come(tmp_path: Path, fits: bool) -> None:
+    text = "SELECT {0} AS a, 1.5::DECIMAL(5, 1) AS b, true AS c, repeat('x', 20) AS d, [1, 2] AS e FROM range({0})"
+    with duckdb.connect() as kernel:
+        batches = [batch for n in (2048, 8, 64) for batch in stream(kernel, text.format(n), 1 << 17)]
+    output = Growing(batches[0].schema, 3, tmp_path, lambda came, total: fits)
+    output.add([(0, batches[0]), (2, batches[1])])
+    output.add([(2, batches[2])])
+    made = output.finish()
+    assert made.mapped is not fits and made.sizes == made.bytes
+    assert made.bytes == (batches[0].nbytes, 0, batches[1].nbytes + batches[2].nbytes)

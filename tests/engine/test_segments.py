@@ -72,7 +72,7 @@ def test_rows_whose_file_is_cut_short_stay_or_are_an_error(tmp_path: Path, kind:
 def test_a_file_that_was_changed_after_it_was_read_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "x.arrow"
     with path.open("wb", buffering=0) as stream:
-        [segment] = write_segments(stream, [ROWS])
+        [segment] = write_segments(stream, [ROWS], [ROWS.nbytes])
     assert read_segment(path, segment).equals(ROWS)
     with path.open("r+b") as stream:
         stream.seek(5000)
@@ -103,7 +103,7 @@ def test_many_rows_are_read_without_memory_of_their_own_and_outlive_their_file(t
     path, folder, rows = tmp_path / "x.arrow", tmp_path / "copies", pa.table({"a": np.arange(6_000_000)})
     folder.mkdir()
     with path.open("wb", buffering=0) as stream:
-        segments = write_segments(stream, [ROWS, rows])
+        segments = write_segments(stream, [ROWS, rows], [ROWS.nbytes, rows.nbytes])
     before = anonymous_memory()
     found = read_segment(path, segments[1], folder)
     assert anonymous_memory() < before + 20_000_000
@@ -115,7 +115,7 @@ def test_many_rows_are_read_without_memory_of_their_own_and_outlive_their_file(t
 def test_many_rows_that_were_changed_are_noticed_and_leave_nothing(tmp_path: Path) -> None:
     path, rows = tmp_path / "x.arrow", pa.table({"a": np.arange(6_000_000)})
     with path.open("wb", buffering=0) as stream:
-        [segment] = write_segments(stream, [rows])
+        [segment] = write_segments(stream, [rows], [rows.nbytes])
     with path.open("r+b") as stream:
         stream.seek(40_000_000)
         stream.write(b"?")
@@ -147,12 +147,12 @@ MANY_BATCHES = pa.concat_tables(
 
 def test_a_partition_of_many_small_batches_takes_few_writes() -> None:
     stream = Counting()
-    [segment] = write_segments(stream, [MANY_BATCHES])  # type: ignore[arg-type]
-    assert segment.rows == 40_000 and sum(stream.written) >= segment.length > 3_200_000
+    [segment] = write_segments(stream, [MANY_BATCHES], [3_200_000])  # type: ignore[arg-type]
+    assert (segment.rows, segment.bytes) == (40_000, 3_200_000) and sum(stream.written) >= segment.length > 3_200_000
     assert len(stream.written) < 10, "4,000 columns of batches, but a few large writes"
 
 
 @pytest.mark.parametrize("space", [0, 1, 2])
 def test_a_disk_that_becomes_full_in_the_middle_of_a_partition_is_an_error(space: int) -> None:
     with pytest.raises(OSError, match="No space left"):
-        write_segments(Counting(space), [MANY_BATCHES])  # type: ignore[arg-type]
+        write_segments(Counting(space), [MANY_BATCHES], [0])  # type: ignore[arg-type]
