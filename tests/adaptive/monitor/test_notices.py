@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from metadata_service import AWS, AZURE, GCE, metadata_service
 from waits import until
 
 import qoop
@@ -17,42 +14,11 @@ from qoop.adaptive.monitor.notices import AwsNotices, AzureNotices, GceNotices, 
 from qoop.session.stops import Stops, stopped_by_notices
 
 NOW = 1_500_000_000.0  # 2017-07-14T02:40:00Z
-AWS, GCE = "/latest/meta-data/spot/instance-action", "/computeMetadata/v1/instance/preempted"
-AZURE = "/metadata/scheduledevents?api-version=2020-07-01"
-
-
-@contextmanager
-def service(replies: dict[str, str]) -> Iterator[str]:
-    """The address of a metadata service; it refuses requests without the headers of its platform."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_PUT(self) -> None:
-            self.reply("token" if self.headers["X-aws-ec2-metadata-token-ttl-seconds"] else None)
-
-        def do_GET(self) -> None:
-            headers = {AWS: ("X-aws-ec2-metadata-token", "token"), GCE: ("Metadata-Flavor", "Google")}
-            name, value = headers.get(self.path, ("Metadata", "true"))
-            self.reply(replies.get(self.path) if self.headers[name] == value else None)
-
-        def reply(self, text: str | None) -> None:
-            self.send_response(404 if text is None else 200)
-            self.end_headers()
-            self.wfile.write((text or "").encode())
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
 
 
 def test_each_platform_announces_the_end_of_the_machine() -> None:
     replies: dict[str, str] = {GCE: "FALSE"}
-    with service(replies) as url:
+    with metadata_service(replies) as url:
         sources = AwsNotices(url, lambda: NOW), GceNotices(url), AzureNotices(url, lambda: NOW)
         assert [source.check() for source in sources] == [None, None, None]
         replies[AWS] = json.dumps({"action": "terminate", "time": "2017-07-14T02:42:00Z"})
@@ -78,7 +44,7 @@ def test_each_platform_announces_the_end_of_the_machine() -> None:
 def test_a_notice_that_is_withdrawn_stops_nothing() -> None:
     replies = {GCE: "TRUE"}
     stops = Stops()
-    with service(replies) as url, stopped_by_notices(stops, GceNotices(url), every=0.01):
+    with metadata_service(replies) as url, stopped_by_notices(stops, GceNotices(url), every=0.01):
         until(lambda: stops.first is not None)
         assert stops.first is not None and stops.first[0] == "the preemption of GCE" and stops.first[1] <= 30
         replies[GCE] = "FALSE"
