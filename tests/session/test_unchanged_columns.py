@@ -92,6 +92,30 @@ def test_another_writer_leaves_the_same_content(session: Session, folder: Path) 
     assert not was_there(session, text) and session.sql(text).fetchall() == by_duckdb(folder, text)
 
 
+def test_files_whose_columns_differ_are_not_compared(as_installed: None, tmp_path: Path) -> None:
+    text = "SELECT count(c) AS n, sum(k) AS s FROM t"
+    pq.write_table(pa.table({"k": [1, 2], "c": [1, 2]}), tmp_path / "1.parquet")
+    with qoop.connect(slots=2, memory="1GB") as session, duckdb.connect() as oracle:
+        for first, second in (("C", 1), ("C", None), ("c", 1)):
+            pq.write_table(pa.table({"k": [1, 2], first: [1, second]}), tmp_path / "2.parquet")
+            session.register("t", str(tmp_path / "*.parquet"))
+            files = f"read_parquet('{tmp_path}/*.parquet', union_by_name = true)"
+            for _ in range(2):
+                assert (
+                    session.sql(text).fetchall() == oracle.execute(text.replace("FROM t", f"FROM {files}")).fetchall()
+                )
+            wait_for_digests(session)
+
+
+def test_a_column_that_would_be_large_without_its_compression_is_not_compared(session: Session, folder: Path) -> None:
+    text = "SELECT max(length(c)) AS n FROM t"
+    write(folder, c="repeat('x', 100_000)")
+    assert (folder / "t.parquet").stat().st_size < 1 << 20
+    assert [was_there(session, text) for _ in range(2)] == [False, True]
+    write(folder, c="repeat('x', 100_000)", b="i + 1")
+    assert not was_there(session, text) and session.sql(text).fetchall() == by_duckdb(folder, text)
+
+
 def test_it_does_not_where_rows_came_or_went_or_have_another_order_or_type(session: Session, folder: Path) -> None:
     text = "SELECT k FROM t ORDER BY ALL"
     counted = "SELECT count(*) AS n FROM t"

@@ -23,6 +23,8 @@ FILE_TEXTS = (
     "SELECT k, count(*) AS n, sum(v) AS s FROM f GROUP BY k ORDER BY k",
     "SELECT max(v), min(v) FROM f WHERE k = 3",
     "SELECT count(*) FROM '{file}'",
+    "SELECT k, count(*) AS n FROM f GROUP BY k ORDER BY k",
+    "SELECT count(*) FROM (SELECT DISTINCT * FROM f) WHERE k < 3",
     "SELECT sum(x) FROM read_csv('{csv}')",
     "SELECT sum(x), count(*) FROM '{csv}'",
 )
@@ -98,7 +100,7 @@ class Pair:
 
     def _changes(self) -> Sequence[tuple[str, Callable[[], None]]]:
         return (
-            ("append", self._append), ("replace", self._replace), ("csv", self.write_csv),
+            ("append", self._append), ("replace", self._replace), ("rewrite", self._rewrite), ("csv", self.write_csv),
             ("register", self._register), ("insert", self._insert), ("update", self._update),
             ("delete", self._delete), ("create", self._create), ("view", self._define),
             ("macro", self._define_macro), ("variable", self._assign), ("zone", self._set_zone),
@@ -123,9 +125,16 @@ class Pair:
     def _replace(self) -> None:
         self._write(self._folder / f"{self.chance.randrange(self._files)}.parquet")
 
-    def _write(self, file: Path) -> None:
+    def _rewrite(self) -> None:
+        """A file with other values in one column, or in none."""
+        file = self._folder / f"{self.chance.randrange(self._files)}.parquet"
+        before, other = pq.read_table(file), self._rows()
+        name = self.chance.choice([*before.column_names, ""])
+        self._write(file, pa.table({one: (other if one == name else before)[one] for one in before.column_names}))
+
+    def _write(self, file: Path, rows: pa.Table | None = None) -> None:
         made = file.with_suffix(".new")
-        pq.write_table(self._rows(), made)
+        pq.write_table(self._rows() if rows is None else rows, made)
         os.replace(made, file)
 
     def write_csv(self) -> None:
