@@ -43,11 +43,18 @@ def interruptibly(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) 
         thread.join()
 
 
-def meanwhile(work: Callable[[], T]) -> Callable[[], T]:
-    """Begin short work in a thread. Returns the function that waits for its end, and returns or raises what it does."""
+@contextmanager
+def meanwhile(work: Callable[[], T]) -> Iterator[Callable[[], T]]:
+    """Do short work in a thread within the block, which ends no sooner than the work: what it uses may be closed then.
+
+    The block gets the function that waits for the work, and returns or raises what that does.
+    """
     answer, thread = _thread(work)
     thread.start()
-    return answer.result
+    try:
+        yield answer.result
+    finally:
+        thread.join()
 
 
 def _thread(work: Callable[[], T]) -> tuple[Future[T], threading.Thread]:

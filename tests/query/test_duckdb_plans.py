@@ -24,6 +24,7 @@ from waits import PATIENCE, until
 import qoop
 from qoop.adaptive.replanning.greedy import BOTH_ERR
 from qoop.adaptive.replanning.replanner import Replanner
+from qoop.catalog.errors import QueryError
 from qoop.engine.history import Ended, Started, Switched
 from qoop.engine.kernel import Kernel
 from qoop.engine.task import TaskSpec
@@ -712,3 +713,27 @@ def test_subplans_are_written_out_in_a_quick_search_only_where_that_may_pay(
     text = f"""WITH g AS (SELECT a, b, count(*) AS n FROM t GROUP BY a, b)
     SELECT count(*) FROM {one} x JOIN {two} y ON x.a = y.a"""
     assert session.planning.prepare(text).planning().may_inline() == may
+
+
+def test_a_search_that_ends_early_leaves_no_explanation_running(
+    session: qoop.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session that closed meanwhile had a connection that was in use."""
+    begun, goes_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def explaining(*_: object) -> None:
+        begun.set()
+        assert goes_on.wait(PATIENCE)
+        ended.set()
+
+    def stops(*_: object) -> None:
+        assert begun.wait(PATIENCE)
+        threading.Timer(0.01, goes_on.set).start()
+        raise QueryError("stops")
+
+    planning = session.planning
+    monkeypatch.setattr(planning._tables.catalog, "duckdb_plan", explaining)
+    monkeypatch.setattr(planning, "_quick_plans", stops)
+    with pytest.raises(QueryError, match="stops"):
+        planning._with_quick_plans(planning._own(JOIN, 2), JOIN, planning.usable)
+    assert ended.is_set()
