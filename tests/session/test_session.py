@@ -285,9 +285,8 @@ def test_waiting_can_be_limited_without_ending_the_job(session: qoop.Session) ->
 
 
 def test_a_job_can_be_given_a_time_limit(session: qoop.Session) -> None:
-    job = session.submit(FOREVER, timeout=0.3)
-    with pytest.raises(qoop.Timeout, match=r"did not end within 0\.[23]\d* seconds"):
-        job.result(PATIENCE)
+    with pytest.raises(qoop.Timeout, match=r"(did not end within|has taken more than) 0\.[23]\d* s"):
+        session.submit(FOREVER, timeout=0.3).result(PATIENCE)  # on a busy machine it may not have begun by then
 
 
 def test_a_job_can_resume_from_the_checkpoints_of_another_session(tmp_path: Path) -> None:
