@@ -215,11 +215,12 @@ class SessionTables:
     def register_database(self, path: str | os.PathLike[str], database: str = "") -> list[str]:
         """As `Session.register_database`. database: comes before the names of the tables. Returns these."""
         with self.naming():
-            if is_sqlite(os.path.expanduser(path)):
+            if of_sqlite := is_sqlite(os.path.expanduser(path)):
                 self._load_sqlite()
             tables = self.catalog.register_database(path, database)
             self._announce(*tables, place=_at("database", path))
-            return [table.name for table in tables]
+            views = [] if of_sqlite else self.definitions.define_views_of(os.path.expanduser(path), database)
+            return [*(table.name for table in tables), *views]
 
     def _load_sqlite(self) -> None:
         from qoop.catalog import extensions

@@ -103,6 +103,11 @@ class Registration:
         self._tables.creator_process.check()
         return self._tables.names.of_views()
 
+    def views_left(self) -> Mapping[str, str]:
+        """The views of DuckDB files that cannot be answered, by name, with the reasons: those that call macros of the
+        file, for one."""
+        return dict(self._tables.definitions.views_left)
+
     @interruptible()
     def statistics(self, table: str) -> TableStats:
         """The statistics of a table's rows and columns, collected on first use. Raises UnknownTable, SourceError."""

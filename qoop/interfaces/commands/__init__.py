@@ -4,7 +4,6 @@
 
     calibration.py   ``qoop calibrate``: the constants of this machine
     cluster.py       ``qoop cluster``: nodes of a Ray cluster, and the sessions on them
-    file_views.py    the views of DuckDB files, for ``qoop serve``
     loading.py       loads Arrow without NumPy
     profile.py       ``qoop profile``: list, show, draw, convert, statistics
     replay.py        ``qoop replay``: tells a trace and checks it

@@ -90,7 +90,6 @@ def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace
     http = _http()
     if options.check_config:
         return _print_faults(options, open_session)
-    from qoop.interfaces.commands.file_views import create_views
     from qoop.interfaces.commands.serve_loading import FIRST_TEXTS, load_planner
     from qoop.interfaces.server.audit import AuditLog
     from qoop.interfaces.server.identity.reloading import Reloading
@@ -120,7 +119,7 @@ def _run(options: argparse.Namespace, open_session: Callable[[argparse.Namespace
         audit = around.enter_context(closing(AuditLog.at(options.audit)))
         slow = options.slow_log and around.enter_context(closing(SlowLog.at(options.slow_log, options.slow_seconds)))
         session = around.enter_context(_locked_session(options, open_session))
-        not_served = list(create_views(session))
+        not_served = [f"the view {name} is not served: {why}" for name, why in session.views_left().items()]
         service = Service(session, users, audit, options.queries, spans, slow)
         if session.isolation is not None:
             session.isolation.warm()

@@ -29,7 +29,7 @@ from qoop.query.statements.plain_names import (
     with_plain_names,
     with_queries,
 )
-from qoop.query.statements.views import View
+from qoop.query.statements.views import View, of_file
 
 if TYPE_CHECKING:
     from qoop.catalog.catalog import Catalog
@@ -87,6 +87,8 @@ class Definitions:
         self._endings = endings
         self._macros: DefinedMacros | None = None  # once there is one
         self.sweep_rows: Callable[[str], object] | None = None  # of an expression such as sweep('rates')
+        self.views_left: dict[str, str] = {}
+        """The views of DuckDB files that cannot be answered, by name, with the reasons."""
 
     def as_read(self, text: str) -> str:
         """The text of a query for the planner: views are expanded, each table has one name, and a file is a table named
@@ -207,14 +209,16 @@ class Definitions:
             self._binder.drop_view(name)
             self.names.views.drop(name)
 
-    def create_view(self, statement: CreateView) -> None:
-        """Create a view. Raises CatalogError if a view or table of that name exists; BindError for an invalid query."""
+    def create_view(self, statement: CreateView, within: str | None = None) -> str:
+        """Create a view, and return its name. within: the schema of the file that it is of; empty: the main one; None:
+        it is of none. Raises CatalogError if a view or table of that name exists; BindError for an invalid query."""
         with self.names.lock:
-            name = self.names.schemas.full(statement.name)
-            if self.names.taken(name, statement.replace and name in self.names.views, statement.unless):
-                return
-            schemas = self.names.schemas
-            schema = schemas.of(name) or schemas.default  # as in DuckDB, a view finds what is in its own schema
+            schemas, last = self.names.schemas, statement.name[-1]
+            name = schemas.full(statement.name) if within is None else f"{within}.{last}" if within else last
+            replace = (statement.replace or within is not None) and name in self.names.views
+            if self.names.taken(name, replace, statement.unless):
+                return name
+            schema = within or schemas.of(name) or schemas.default  # as in DuckDB, a view finds what is in its schema
             query = self._with_plain_names(statement.text, self._catalog_table, schema)
             self._binder.describe(self.as_read(query))
             # DuckDB's catalog has a table of that name, which the view would hide.
@@ -225,7 +229,19 @@ class Definitions:
             text = statement.text
             if schema is not None:
                 text = self._with_plain_names(text, None, schema, self.names.dotted)
-            self.names.views.add(View(name, statement.columns, text, lasting))
+            self.names.views.add(View(name, statement.columns, text, lasting, within or ""))
+            return name
+
+    def define_views_of(self, path: str, database: str) -> list[str]:
+        """Define the views of a DuckDB file, and return their names. database: comes before them."""
+        from qoop.query.statements.databases.file_views import define_views
+
+        def define(text: str, within: str) -> str:
+            return self.create_view(of_file(text, bool(database)), within)
+
+        names, left = define_views(path, database, define)
+        self.views_left = {name: why for name, why in self.views_left.items() if name not in names} | left
+        return names
 
     def attach_view(self, view: View) -> None:
         """Add a view on a table of an attached database; only the columns of that table are known."""

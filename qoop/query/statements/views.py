@@ -4,16 +4,18 @@ computed at each place that reads it."""
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from qoop.catalog.lexer import quoted
+from qoop.catalog.errors import QueryError
+from qoop.catalog.lexer import lexed, quoted
 from qoop.catalog.value import value
-from qoop.planner.sql.sources import tables_read
+from qoop.planner.sql.sources import base_tables, tables_read
 from qoop.query.statements.plain_names import hidden, renamed
 from qoop.query.statements.words import Words
 
 if TYPE_CHECKING:
     from qoop.catalog.table import Columns
+    from qoop.query.statements.reading import CreateView
 
 
 @value
@@ -105,6 +107,17 @@ class Views:
 
         need(text, frozenset())
         return list(found.values())
+
+
+def of_file(text: str, attached: bool) -> CreateView:
+    """The view that a statement of a DuckDB file makes. attached: the file's tables are in a database of their own.
+    Raises QueryError where the view would read tables of the session's schemas in their place."""
+    from qoop.query.statements.reading import created  # which few modules need that read views
+
+    view = cast("CreateView", created(lexed(text).without_end))
+    if attached and any(node.get("schema_name") or node.get("catalog_name") for node in base_tables(view.text)):
+        raise QueryError("a view of an attached file names its tables without a schema")
+    return view
 
 
 def _with_distinct_names(text: str, views: list[View]) -> tuple[str, list[View]]:
