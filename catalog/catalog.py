@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import CatalogError, UnknownTable
 from qoop.catalog.paths import source_path
@@ -18,6 +19,9 @@ from qoop.catalog.statistics.footers import FooterStats, together, with_collecte
 from qoop.catalog.statistics.stats import PILOT_ROWS, TableStats
 from qoop.catalog.statistics.stats_cache import Collect, StatsCache
 from qoop.catalog.table import Table
+
+if TYPE_CHECKING:
+    from qoop.catalog.sources.database import FileView
 
 
 class Catalog:
@@ -83,10 +87,12 @@ class Catalog:
         self._add(*tables)
         return tables
 
-    def register_database(self, path: str | os.PathLike[str], database: str = "") -> tuple[Table, ...]:
+    def register_database(
+        self, path: str | os.PathLike[str], database: str = "", views: list[FileView] | None = None
+    ) -> tuple[Table, ...]:
         """Register every table of a DuckDB file; one outside the schema ``main`` as ``schema.table``. database: comes
-        before the names of all."""
-        tables = open_database(source_path(path), database)
+        before the names of all. views: takes those of the file."""
+        tables = open_database(source_path(path), database, views)
         self._add(*tables)
         return tables
 

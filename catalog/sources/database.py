@@ -128,8 +128,19 @@ def database_alias(path: str) -> str:
     return "file_" + blake2b(path.encode(), digest_size=6).hexdigest()
 
 
-def open_tables(path: str) -> list[tuple[Columns, DatabaseSource]]:
-    """All tables of a DuckDB file. Raises SourceError."""
+FileView = tuple[str, str, str]
+"""A view of a DuckDB file: its schema, its name and the statement that makes it."""
+
+FileViews = list[FileView] | None
+"""Takes the views of a file; None: they are not needed."""
+
+_VIEWS = (
+    "SELECT schema_name, view_name, sql FROM duckdb_views() WHERE database_name = ? AND NOT internal ORDER BY view_oid"
+)
+
+
+def open_tables(path: str, views: FileViews = None) -> list[tuple[Columns, DatabaseSource]]:
+    """All tables of a DuckDB file. views: takes those of the file. Raises SourceError."""
     with reading(path), open(path, "rb"):
         pass
     alias = database_alias(path)
@@ -137,6 +148,8 @@ def open_tables(path: str) -> list[tuple[Columns, DatabaseSource]]:
         block_size = _block_size(cursor, alias)
         digest = partial(database_digest, block_size=block_size)
         file = content_file(path, f"duckdb{block_size}", digest, database_stamp)
+        if views is not None:
+            views += cursor.execute(_VIEWS, [alias]).fetchall()
         return [
             _open(cursor, alias, file, block_size, schema, table) for schema, table in tables_of(cursor, alias, path)
         ]

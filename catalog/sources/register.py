@@ -25,7 +25,7 @@ from qoop.catalog.stores.objects import below, is_remote, without_options
 from qoop.catalog.table import Columns, Origin, Source, Table, digest_of, table_version
 
 if TYPE_CHECKING:
-    from qoop.catalog.sources.database import DatabaseSource
+    from qoop.catalog.sources.database import DatabaseSource, FileViews
     from qoop.catalog.sources.remote import Version
     from qoop.catalog.sources.text import TextSource
 
@@ -225,9 +225,9 @@ def _open_remote_folder(probe: Probe, place: str) -> tuple[Table, ...]:
     return tuple(_parquet_table(probe, name, versions, origins[name]) for name, versions in found.items())
 
 
-def open_database(path: str | os.PathLike[str], database: str = "") -> tuple[Table, ...]:
+def open_database(path: str | os.PathLike[str], database: str = "", views: FileViews = None) -> tuple[Table, ...]:
     """Tables of a DuckDB file; one outside the schema ``main`` is named ``schema.table``. database: the name that it
-    was attached by, which comes before that."""
+    was attached by, which comes before that. views: takes those of the file."""
     full = os.path.abspath(os.path.expanduser(os.fspath(path)))
     return tuple(
         _table(
@@ -236,7 +236,7 @@ def open_database(path: str | os.PathLike[str], database: str = "") -> tuple[Tab
             source,
             Origin(full, ()),
         )
-        for columns, source in _tables_of(full)
+        for columns, source in _tables_of(full, views)
     )
 
 
@@ -375,11 +375,11 @@ def _is_latest(source: ParquetSource, origin: Origin) -> bool:
     return source.at == latest(source.log, origin.place)
 
 
-def _tables_of(path: str) -> Sequence[tuple[Columns, DatabaseSource]]:
+def _tables_of(path: str, views: FileViews) -> Sequence[tuple[Columns, DatabaseSource]]:
     if not is_sqlite(path):
         from qoop.catalog.sources.database import open_tables
 
-        return open_tables(path)
+        return open_tables(path, views)
     from qoop.catalog.sources.sqlite import open_sqlite  # few files are
 
     return open_sqlite(path)

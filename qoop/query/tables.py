@@ -32,6 +32,7 @@ from qoop.query.statements.views import View
 
 if TYPE_CHECKING:
     from qoop.catalog.functions.function import UserFunction
+    from qoop.catalog.sources.database import FileView
     from qoop.catalog.statistics.stats import TableStats
     from qoop.catalog.table import Table
     from qoop.query.bundle import TableRef
@@ -215,12 +216,12 @@ class SessionTables:
     def register_database(self, path: str | os.PathLike[str], database: str = "") -> list[str]:
         """As `Session.register_database`. database: comes before the names of the tables. Returns these."""
         with self.naming():
-            if of_sqlite := is_sqlite(os.path.expanduser(path)):
+            if is_sqlite(os.path.expanduser(path)):
                 self._load_sqlite()
-            tables = self.catalog.register_database(path, database)
+            views: list[FileView] = []
+            tables = self.catalog.register_database(path, database, views)
             self._announce(*tables, place=_at("database", path))
-            views = [] if of_sqlite else self.definitions.define_views_of(os.path.expanduser(path), database)
-            return [*(table.name for table in tables), *views]
+            return [*(table.name for table in tables), *self.definitions.define_file_views(views, database)]
 
     def _load_sqlite(self) -> None:
         from qoop.catalog import extensions

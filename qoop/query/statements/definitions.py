@@ -33,6 +33,7 @@ from qoop.query.statements.views import View, of_file
 
 if TYPE_CHECKING:
     from qoop.catalog.catalog import Catalog
+    from qoop.catalog.sources.database import FileView
     from qoop.catalog.table import Columns, Table
     from qoop.planner.sql.bind import Binder
     from qoop.query.result import Result
@@ -232,14 +233,16 @@ class Definitions:
             self.names.views.add(View(name, statement.columns, text, lasting, within or ""))
             return name
 
-    def define_views_of(self, path: str, database: str) -> list[str]:
+    def define_file_views(self, views: Collection[FileView], database: str) -> list[str]:
         """Define the views of a DuckDB file, and return their names. database: comes before them."""
-        from qoop.query.statements.databases.file_views import define_views
+        if not views:
+            return []
+        from qoop.query.statements.databases.file_views import define_views  # few files have any
 
         def define(text: str, within: str) -> str:
             return self.create_view(of_file(text, bool(database)), within)
 
-        names, left = define_views(path, database, define)
+        names, left = define_views(views, database, define)
         self.views_left = {name: why for name, why in self.views_left.items() if name not in names} | left
         return names
 

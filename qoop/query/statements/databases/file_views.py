@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from qoop.catalog.errors import QoopError
-from qoop.catalog.sources.database import database_alias
-from qoop.catalog.sources.probe import attached
 from qoop.query.statements.databases.schemas import MAIN
 
-_VIEWS = (
-    "SELECT schema_name, view_name, sql FROM duckdb_views() WHERE database_name = ? AND NOT internal ORDER BY view_oid"
-)
+if TYPE_CHECKING:
+    from qoop.catalog.sources.database import FileView
 
 
-def define_views(path: str, database: str, define: Callable[[str, str], str]) -> tuple[list[str], dict[str, str]]:
+def define_views(
+    views: Iterable[FileView], database: str, define: Callable[[str, str], str]
+) -> tuple[list[str], dict[str, str]]:
     """Define the views of a file as far as they can be answered. Returns the names of these, and the reasons for the
-    others by name. Raises SourceError.
+    others by name.
 
     database: the name that the file was attached by; empty: its tables are those of the session itself.
     define: of the statement that makes a view, and its schema, empty for the main one; returns the name in the session,
     or raises QoopError.
     """
-    alias = database_alias(path)
-    with attached(alias, path) as cursor:
-        rows = cursor.execute(_VIEWS, [alias]).fetchall()
-    left = {(".".join(filter(None, (database, schema != MAIN and schema))), name): text for schema, name, text in rows}
+    left = {
+        (".".join(filter(None, (database, "" if schema == MAIN else schema))), name): text
+        for schema, name, text in views
+    }
     names, failed = list[str](), dict[str, str]()
     while left:  # one view may read another
         failed, before = {}, len(left)
