@@ -17,6 +17,8 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
+import duckdb
+
 from qoop.adaptive.cluster.job_handle import JobHandle
 from qoop.adaptive.replanning.adaptive import Adaptive
 from qoop.adaptive.replanning.greedy import LONG_SECONDS
@@ -61,10 +63,15 @@ cpu, or as much, in all but two. Of those above, one of seven did."""
 SHORT_AGAIN = 0.1
 """The same as `SHORT_SECONDS` for a query that has run: a search for its next run waits until no job runs."""
 
-SEARCH_AFTER = 0.3
-"""Seconds of the run of a query over small tables that may try all pairs of their rows, after which other plans are
-searched for. Most such queries end before: of those of TPC-DS at scale 1, some took 1.8 times as long next to a search,
-which found a better plan for none. At scale 10 query 94 has ended by itself, and query 95 changes to stages."""
+SEARCH_AT_ONCE = 0.0 if duckdb.__version__.startswith("1.") else 0.6
+"""Seconds by footers from which on other plans are searched for at once. On 2.0, of the 99 queries of TPC-DS at scale
+10, two below it change to stages. The first runs of 19 others below it, each in a new session, took 1.26 times as long
+as DuckDB with a search from the start, and 1.13 with a later one (geometric means). On 1.5.5 stages win more often:
+with a later search 13 queries took 1.06 times as long as DuckDB in the sum, and 0.93 with one from the start."""
+
+SEARCH_AFTER = 0.4
+"""Seconds of the run of any other query, or of one over small tables that may try all pairs of their rows, after which
+other plans are searched for: most have ended by then. Query 95 changes to stages."""
 
 SEARCHES_FROM = 30.0
 """Seconds that a process must be expected to last for its queries to change plan: a search takes up to a second."""
@@ -241,7 +248,7 @@ class QueryPlanning(PlanSearch):
         ):
             return None
         adaptive = self._adaptive(text, share, own.bound, own.tables, at_once=not short, whole=plan.root.whole)
-        if adaptive is not None and small and not short:
+        if adaptive is not None and not short and not known and (small or seconds < SEARCH_AT_ONCE):
             adaptive = replace(adaptive, search_after=SEARCH_AFTER)
         return Planned(own.bound, plan, own.tables, time.perf_counter() - begun, 0.0, adaptive, share)
 
