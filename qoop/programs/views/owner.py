@@ -55,6 +55,9 @@ _SHARE_SECONDS = 1.0
 _NEW = 0.3
 """The weight of a new measurement in a running mean."""
 
+_RESERVED = 0.6
+"""The part of its goal by which a refresh begins sooner at most, to leave time for refreshes after replaced files."""
+
 _LEAST_PART = 0.05
 """Of the thread's time that views have, whatever other tenants weigh."""
 
@@ -194,6 +197,11 @@ class _Program:
         elif requested > 1:
             self._errors[requested] = math.inf
 
+    @property
+    def extra(self) -> float:
+        """Seconds that a refresh after replaced files takes over others."""
+        return max(0.0, self._loss - self.state.seconds)
+
     def load(self) -> ViewLoad:
         """The view as its share depends on it."""
         since, target = self.state.since, self.target
@@ -247,6 +255,7 @@ class Owner:
         self._slots = 1.0  # the capacity, as a running mean
         self._shared = 0.0
         self._comparison = 0.0  # seconds of one, as a running mean
+        self._reserve = 0.0  # extra seconds of all views after a table has replaced files, as a running mean
         self._programs: dict[str, _Program] = {}
         self._compared = _Compared(set(), self._clock)
         self._woken = threading.Condition()
@@ -326,6 +335,8 @@ class Owner:
         order = early({name: program.due() for name, program in self._programs.items()}, self._clock.now())
         for name, sooner in order.items():
             program = self._programs[name]
+            if self._reserve <= _RESERVED * program.target.lag:
+                sooner += self._reserve
             if self._stopped or (
                 program.next <= self._clock.since_boot() + _EARLY * program.target.lag
                 and self._turn(name, program, sooner)
@@ -346,8 +357,11 @@ class Owner:
             since = self._clock.now()
         if new := compared.note(begun):
             self._comparison += (self._clock.awake() - begun - self._comparison) * _NEW
-            for one in self._views.losing(new) & self._programs.keys():
-                self._programs[one].loses = True
+            losing = [self._programs[one] for one in self._views.losing(new) & self._programs.keys()]
+            for one in losing:
+                one.loses = True
+            if losing:
+                self._reserve += (sum(one.extra for one in losing) - self._reserve) * _NEW
         found = TablesCompared(
             self._clock.now(), since, sooner, self._comparison, self._clock.awake() - compared.oldest,
             *program.learn(self._views.changes_of(name)),

@@ -130,3 +130,11 @@ def test_refreshes_after_replaced_files_begin_so_early_that_fewer_are_overdue() 
     worlds = (played(World(24, 0.8, 30, reported)) for reported in (True, False))
     known, unknown = (sum(lag > 1 for lag in world.lags) / len(world.lags) for world in worlds)
     assert known < 0.85 * unknown, (known, unknown)
+
+
+def test_views_of_long_goals_leave_time_for_refreshes_after_replaced_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = played(World(24, 0.8, 15))
+    monkeypatch.setattr(owner, "_RESERVED", 0.0)
+    without = played(World(24, 0.8, 15))
+    kept, late = (sum(lag > 1 for lag in one.lags) / len(one.lags) for one in (world, without))
+    assert kept < 0.9 * late, (kept, late)
