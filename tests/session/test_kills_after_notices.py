@@ -53,7 +53,7 @@ def started(backend, machine, spec):
 
 def passes(gate, n):
     print("at", gate, flush=True)
-    open(gate).close()  # a named pipe, which nobody opens for writing before the test does
+    open(gate).close()  # a named pipe, which the test opens for writing
     skipped[0] = 300.0 * Watched.withdrawn
     return n
 
