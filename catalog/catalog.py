@@ -21,7 +21,7 @@ from qoop.catalog.statistics.stats_cache import Collect, StatsCache
 from qoop.catalog.table import Table
 
 if TYPE_CHECKING:
-    from qoop.catalog.sources.database import FileView
+    from qoop.catalog.sources.database import FileViews
 
 
 class Catalog:
@@ -88,7 +88,7 @@ class Catalog:
         return tables
 
     def register_database(
-        self, path: str | os.PathLike[str], database: str = "", views: list[FileView] | None = None
+        self, path: str | os.PathLike[str], database: str = "", views: FileViews = None
     ) -> tuple[Table, ...]:
         """Register every table of a DuckDB file; one outside the schema ``main`` as ``schema.table``. database: comes
         before the names of all. views: takes those of the file."""

@@ -5,10 +5,10 @@ Crossing Correlations with Skew to TPC-H, TPCTC 2017) some keys have much, and w
 
 - *customers and parts are frequent by Zipf* in orders and lines, as in :mod:`qoop.tpcds.skew`; customers are ranked by
   nation and parts by brand, with noise;
-- *keys go with dates*: half of them come from one quarter of their table, the one whose number is that of the quarter
-  of the year in which the order was made, or the line shipped. So joins meet filters of dates;
+- *keys go with dates*: half of them come from one quarter of their table. Its number is that of the quarter of the year
+  in which the order was made, or the line shipped. So joins meet filters of dates;
 - *suppliers keep to the part*: a line has one of the four that `partsupp` has for it, the first one in half of the
-  lines, so that the suppliers of frequent parts have most of the lines.
+  lines. So the suppliers of frequent parts have most of the lines.
 
 The price of a line is that of its new part. Rows and their order, dates, quantities, totals of orders, types and row
 groups are as before, and `partsupp` and the small tables do not change.

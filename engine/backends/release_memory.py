@@ -29,8 +29,9 @@ _PAUSE, _LONGEST = 0.02, 0.2  # seconds between looks while there is work: longe
 _FASTEST = 4e9  # bytes a second that a process takes at most
 _CROWDED = 0.8  # of the memory: above it, what is free goes back in the midst of work
 GROWTH = 0.05
-"""Of the memory, what must have come since the last time. Next to ten bombs a server was above 0.6 of its memory most
-of the time, and its short answers gave back nothing, 21 times a second, each in 3 ms under the locks of allocators."""
+"""The part of the memory that must have come since the last time. Next to ten bombs a server holds more than 0.6 of its
+memory most of the time. Its short answers gave back nothing, 21 times a second, each in 3 ms under the locks of
+allocators."""
 
 
 class MemoryReleaser:

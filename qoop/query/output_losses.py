@@ -32,9 +32,9 @@ SURVIVING = 1.5
 `OutputLosses.worth_losing`. The excess falls as the expected losses do."""
 
 SURVIVING_FROM = 3.0
-"""The multiple of `OutputLosses.worth_losing` from which on stages may take all of `SURVIVING`: of a query that takes
-little more, a loss costs little more than estimates err. Query 23 at scale 10 on DuckDB 2.0.1, in 2 GB, takes 2.2 s by
-DuckDB's plan, is believed to take 3.6 s, and takes 6.1 s in stages."""
+"""Stages may take all of `SURVIVING` from this multiple of `OutputLosses.worth_losing` on. The loss of a shorter query
+costs little more than estimates err. Query 23 at scale 10 on DuckDB 2.0.1, in 2 GB, takes 2.2 s by DuckDB's plan, whose
+estimate is 3.6 s. It takes 6.1 s in stages."""
 
 
 def part_lost(seconds: float, between: float = BETWEEN_LOSSES) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
@@ -29,6 +29,7 @@ from qoop.planner.estimate.observed import Observations
 from qoop.planner.plan import Resources
 from qoop.planner.search.candidate import Alternatives, Candidate, Grid, local_grid
 from qoop.planner.sql.bind import Bound, in_zone
+from qoop.planner.sql.sources import is_long
 from qoop.planner.variants import Variant
 from qoop.query.config import Config
 from qoop.query.duckdb_plans import (
@@ -171,18 +172,11 @@ class PlanSearch:
 
         DuckDB explains its plan while Python makes the others: a fifth of the time.
         """
-        needed = self._stored_estimate(own, text) is None and not self._tables.locked
-        with self._explaining(own) if needed else nullcontext() as explained:
+        explaining = meanwhile(partial(self._explained, own))
+        with nullcontext() if self._stored_estimate(own, text) is not None else explaining as explained:
             quick = self._quick_plans(text, share)
-            prepare = partial(self._prepared_before, quick, text)
+            prepare = lambda: quick.prepared or self.prepare(text)  # noqa: E731
             return self._estimated(own, text, prepare, quick.spilling(share), explained), quick
-
-    def _prepared_before(self, quick: QuickPlans, text: str) -> Prepared:
-        return quick.prepared or self.prepare(text)
-
-    def _explaining(self, own: DuckDBPlan) -> AbstractContextManager[Callable[[], str | None]]:
-        """Have DuckDB explain a query in another thread (`meanwhile`)."""
-        return meanwhile(partial(self._tables.catalog.duckdb_plan, own.bound.text, own.tables))
 
     def _stored_estimate(self, own: DuckDBPlan, text: str) -> float | None:
         """Seconds of one thread that DuckDB's plan should take, if they were estimated before."""
@@ -209,16 +203,18 @@ class PlanSearch:
         relation = as_duckdb_reads(prepared.bound, self._tables.binder.describe)
         if relation is None:
             return own
-        shown = self._duckdb_plan_of(prepared) if explained is None else explained()
+        shown = None
+        if prepared.bound.ast is not None:  # else only DuckDB can read it, and its plan is of no use
+            shown = self._explained(own) if explained is None else explained()
         seconds = prepared.planning().duckdb_seconds(relation, shown)
         return self._duckdb_plans.add_estimate(own, seconds, spilling)
 
-    def _duckdb_plan_of(self, prepared: Prepared) -> str | None:
+    def _explained(self, own: DuckDBPlan) -> str | None:
         """DuckDB's plan of a query by its EXPLAIN; None where that is not known. The DuckDB that explains may open all
-        files, so it gets no text of a session that is locked, nor one that only DuckDB can read."""
-        if self._tables.locked or prepared.bound.ast is None:
+        files, so it gets no text of a session that is locked. A long one is costly to parse."""
+        if self._tables.locked or is_long(own.bound.text):
             return None
-        return self._tables.catalog.duckdb_plan(prepared.bound.text, prepared.tables)
+        return self._tables.catalog.duckdb_plan(own.bound.text, own.tables)
 
     def _alternatives(self, text: str, grid: Grid, now: bool, prepare: Callable[[], Prepared]) -> Alternatives:
         """The plans of a text worth keeping; with DuckDB's own, unless the query is bound at an earlier time."""

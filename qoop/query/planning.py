@@ -70,8 +70,8 @@ as DuckDB with a search from the start, and 1.13 with a later one (geometric mea
 with a later search 13 queries took 1.06 times as long as DuckDB in the sum, and 0.93 with one from the start."""
 
 SEARCH_AFTER = 0.4
-"""Seconds of the run of any other query, or of one over small tables that may try all pairs of their rows, after which
-other plans are searched for: most have ended by then. Query 95 changes to stages."""
+"""Seconds that any other query runs before other plans are searched for: most have ended by then. The same holds for
+one over small tables that may try all pairs of their rows. Query 95 changes to stages."""
 
 SEARCHES_FROM = 30.0
 """Seconds that a process must be expected to last for its queries to change plan: a search takes up to a second."""

@@ -1,7 +1,7 @@
 """The costs of views on this machine, recorded once: cpu seconds of their refreshes and comparisons, while days land.
 
-Between two refreshes of a view lie from 1 to 50 days. More of them than in a run are replaced or removed later, since
-the refreshes after that are dear, and would be few.
+Between two refreshes of a view lie from 1 to 50 days. More of them than in a run are replaced or removed later: the
+refreshes after that cost much, and a run has few of them.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ class Views:
 
 
 def of_file(text: str, attached: bool) -> CreateView:
-    """The view that a statement of a DuckDB file makes. attached: the file's tables are in a database of their own.
+    """The view that a statement of a DuckDB file makes. attached: the file's tables are in an attached database.
     Raises QueryError where the view would read tables of the session's schemas in their place."""
     from qoop.query.statements.reading import created  # which few modules need that read views
 
