@@ -110,6 +110,9 @@ class Binder:
         self._functions = Functions()
         self._duckdb: duckdb.DuckDBPyConnection | None = None
         self._waiting: list[str] = []  # definitions that DuckDB gets before its next use
+        self._opening = threading.Lock()  # taken last
+        self._catching_up: threading.Thread | None = None
+        self._closed = False
         self._definitions: list[str] = []  # of views and macros, and their ends
         for name, setting in (settings or {}).items():
             self.set(name, setting)
@@ -306,16 +309,55 @@ class Binder:
     def close(self) -> None:
         """Free the DuckDB instance."""
         with self._lock:
+            self._closed = True
+            thread = self._catching_up
+        if thread is not None:
+            thread.join()
+        with self._lock:
             if self._duckdb is not None:
                 close_duckdb(self._duckdb)
 
+    def catch_up(self) -> None:
+        """Open DuckDB and define the tables so far in another thread: the next text would wait 20 to 30 ms for that."""
+        with self._lock:
+            if self._catching_up is not None or self._closed:
+                return
+            thread = threading.Thread(target=self._catch_up, name="qoop-binder")
+            with suppress(RuntimeError):  # from 3.12 on, Python begins no thread at the end of the interpreter
+                thread.start()
+                self._catching_up = thread
+
+    def _catch_up(self) -> None:
+        self._opened()  # tables may be added meanwhile
+        more = True
+        while more:
+            with self._lock:
+                try:
+                    more = not self._closed and self._defines_next()
+                except duckdb.Error:  # the next text has the same fault, and says so
+                    more = False
+                if not more:
+                    self._catching_up = None
+
+    def _defines_next(self) -> bool:
+        """Define what has waited longest. False: nothing waits any more."""
+        if self._waiting:
+            self._opened().execute(self._waiting[0])
+            self._waiting.pop(0)
+        return bool(self._waiting)
+
     def _synced(self) -> duckdb.DuckDBPyConnection:
-        """DuckDB with all definitions so far. It is opened at its first use: kept plans need none."""
-        if self._duckdb is None:
-            self._duckdb = open_duckdb(files=not self._locked, threads=1, errors_as_json=True)
+        """DuckDB with all definitions so far."""
+        connection = self._opened()
         while self._waiting:
-            self._duckdb.execute(self._waiting.pop(0))
-        return self._duckdb
+            connection.execute(self._waiting.pop(0))
+        return connection
+
+    def _opened(self) -> duckdb.DuckDBPyConnection:
+        with self._opening:
+            if self._duckdb is None:
+                self._duckdb = open_duckdb(files=not self._locked, threads=1, errors_as_json=True)
+            return self._duckdb
 
     def _admit(self, text: str) -> None:
         from qoop.planner import lock

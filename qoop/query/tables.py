@@ -168,6 +168,7 @@ class SessionTables:
         """As `Session.register`."""
         with self.naming():
             self._announce(self.catalog.register(name, source, version), place=_place(source))
+            self.binder.catch_up()
 
     def create(self, table: Table) -> None:
         """Add a table that a statement has created or changed, in place of a table of its name."""
@@ -212,6 +213,7 @@ class SessionTables:
         """As `Session.register_folder`. is_selected: see `Catalog.register_folder`."""
         with self.naming():
             self._announce(*self.catalog.register_folder(directory, is_selected), place=_at("folder", directory))
+            self.binder.catch_up()
 
     def register_database(self, path: str | os.PathLike[str], database: str = "") -> list[str]:
         """As `Session.register_database`. database: comes before the names of the tables. Returns these."""
@@ -221,6 +223,7 @@ class SessionTables:
             views: list[FileView] = []
             tables = self.catalog.register_database(path, database, views)
             self._announce(*tables, place=_at("database", path))
+            self.binder.catch_up()
             return [*(table.name for table in tables), *self.definitions.define_file_views(views, database)]
 
     def _load_sqlite(self) -> None:

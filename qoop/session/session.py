@@ -83,6 +83,7 @@ class Session(Programs):
         self._starts = JobStarts(config, self._parts, self.planning, earlier_runs)
         self._jobs: weakref.WeakValueDictionary[str, Job] = weakref.WeakValueDictionary()
         self._ending = weakref.finalize(self, SessionParts.end, self._parts)  # collected, or at the end of the process
+        self._tables.binder.catch_up()
         if config.tables is not None:
             self._open_tables(config.tables)
         if config.watch_machine or (config.watch_machine is None and config.ray is None and is_limited()):
