@@ -5,6 +5,7 @@ What belongs to a platform is a stand-in of a few lines; `make test-airflow` has
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -43,12 +44,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def recipe(title: str, language: str) -> str:
-    """The first block of a language in a section of the page."""
+def recipe(title: str, language: str, number: int = 0) -> str:
+    """A block of a language in a section of the page."""
     section = PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
-    found = re.search(rf"^```{language}\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
-    assert found is not None, f"{title} has no block of {language}"
-    return found[1]
+    found = re.findall(rf"^```{language}\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    assert len(found) > number, f"{title} lacks a block of {language}"
+    return str(found[number])
 
 
 def answered(folder: Path, out: str = "report.parquet") -> bool:
@@ -132,6 +133,45 @@ def test_a_function_of_aws_calls_itself_until_the_query_is_done(folder: Path, mo
         assert reply["done"] == answered(folder) == done
         event = reply["event"]
     assert len(events) == 1 and '"token"' in events[0]
+
+
+class Invocations:
+    """Durable functions of Lambda: a step runs once, and each wait ends the invocation."""
+
+    class Suspended(Exception):
+        """The function is to be called again."""
+
+    def __init__(self, milliseconds: list[int]) -> None:
+        self.lambda_context = SimpleNamespace(get_remaining_time_in_millis=lambda: milliseconds.pop(0))
+        self._replies: list[Any] = []
+        self._waited = self._place = 0
+
+    def step(self, function: Callable[[None], object]) -> Any:
+        self._place += 1
+        if self._place > len(self._replies):
+            self._replies.append(json.dumps(function(None)))
+        return json.loads(self._replies[self._place - 1])
+
+    def wait(self, duration: float) -> None:
+        if self._waited < self._place:
+            self._waited, self._place = self._place, 0
+            raise self.Suspended
+
+
+def test_a_durable_function_of_aws_runs_a_slice_an_invocation(folder: Path, module: Callable[..., None]) -> None:
+    module("aws_durable_execution_sdk_python", durable_execution=lambda function: function)
+    module("aws_durable_execution_sdk_python.config", Duration=SimpleNamespace(from_seconds=float))
+    names: dict[str, Any] = {}
+    exec(recipe("AWS Lambda", "py", 1), names)
+    event = {"query": TEXT, "data": [str(folder / "data")], "place": str(folder / "kept"), "slots": 1}
+    event["out"] = str(folder / "report.parquet")
+    left = [2_002, 2_002, 60_000]
+    context = Invocations(left)
+    for _ in range(2):
+        with pytest.raises(Invocations.Suspended):
+            names["handler"](event, context)
+        assert not answered(folder)
+    assert names["handler"](event, context)["done"] and answered(folder) and not left
 
 
 class Again(Exception):
