@@ -115,6 +115,7 @@ def test_the_end_of_its_time_is_exit_code_75_and_the_same_command_ends_the_query
     same = command(TEXT, data, place, "--out", str(out))
     assert main([*same, "--for", "1ms"]) == 75
     assert "stopped by the end of its time: " in capsys.readouterr().err and not out.exists()
+    assert main(["runs", str(place)]) == 0 and " 0 of " in capsys.readouterr().out
     assert main(same) == 0
     assert duckdb.sql(f"FROM '{out}'").fetchall() == expected(data)
     assert main(same) == 1 and f"{out} exists: --replace" in capsys.readouterr().err
