@@ -54,15 +54,17 @@ def go_behind(thread: int) -> None:
             os.setpriority(os.PRIO_PROCESS, thread, BEHIND)
 
 
-def all_go_behind(group: int) -> None:
-    """Let all others go before the threads of a group of processes; nothing if they have ended.
+def all_go_behind(group: int, niceness: int = BEHIND) -> None:
+    """Let others go before the threads of a group of processes; nothing if they have ended. niceness: on top of this
+    process's own.
 
     In one call, and not by the list of threads in /proc: each look there makes an entry for a thread, which the thread
     removes as it ends. The parent of the process waits for that in a loop of the system, and a thread that is behind
     may be late: next to ten bombs the process that forks all others waited for 1 to 8 s, with 19 to 36 threads of
     DuckDB 2.0 in each."""
     with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PGRP, group, BEHIND)
+        own = os.getpriority(os.PRIO_PROCESS, os.getpid())
+        os.setpriority(os.PRIO_PGRP, group, min(BEHIND, own + niceness))
 
 
 def keep_starter() -> None:

@@ -151,6 +151,7 @@ class AttemptRunner:
         self._folder = folder
         self._work_watch = WorkWatch(report)
         self._is_long: Callable[[JobId], bool] = lambda job: False
+        self._is_short: Callable[[JobId], bool] = lambda job: True
         self._has_made = False  # an output
         self._least_seconds = math.inf  # estimated, of the tasks with trusted texts that run in child processes
 
@@ -173,14 +174,19 @@ class AttemptRunner:
         if not least_seconds:
             self.processes.warm()
 
-    def let_short_go_first(self, went_behind: Callable[[int], object], is_long: Callable[[JobId], bool]) -> None:
+    def let_short_go_first(
+        self,
+        went_behind: Callable[[int], object],
+        is_long: Callable[[JobId], bool],
+        is_short: Callable[[JobId], bool],
+    ) -> None:
         """An attempt in a thread that has worked for longer than short ones do goes behind others on the CPUs from now
-        on, and one of a job that is long at once. went_behind: called with its thread, which stays behind, so it ought
-        to take no other attempt."""
+        on, and one of a job that is long at once. In a child process it has a niceness, unless its job is short.
+        went_behind: called with its thread, which stays behind, so it ought to take no other attempt."""
         keep_starter()
         self.processes.niceness = NICENESS
         self._work_watch.urgent, self._work_watch.went_behind = URGENT, went_behind
-        self._is_long = is_long
+        self._is_long, self._is_short = is_long, is_short
 
     def used_by_children(self) -> Used:
         """The use of the child processes, if there are any, and what of this process was behind others."""
@@ -207,8 +213,10 @@ class AttemptRunner:
         if self._is_isolated(spec):
             from qoop.engine.processes.isolated_kernel import IsolatedKernel  # as above
 
-            urgent = 0.0 if self._is_long(spec.attempt.task.job) else URGENT
-            yield IsolatedKernel(self.processes, self._folder, urgent)
+            job = spec.attempt.task.job
+            urgent = URGENT if spec.stage.opaque == ISOLATED else math.inf
+            urgent = 0.0 if self._is_long(job) else urgent
+            yield IsolatedKernel(self.processes, self._folder, urgent, self._is_short(job))
             return
         with self._kernels.taken() as kernel:
             try:
@@ -220,13 +228,19 @@ class AttemptRunner:
 
     def _is_isolated(self, spec: TaskSpec) -> bool:
         """True for a task whose text is not trusted, and, if tasks run in processes, for those that are long enough and
-        can: functions of Python are in this process, and so are the connections to stores."""
+        can: functions of Python are in this process, and so are the connections to stores. True for a long one that
+        goes behind others at once: behind others in this process, it would hold locks for which all of them wait."""
         if spec.stage.opaque == ISOLATED:
             return True
-        seconds = spec.stage.estimate.task_seconds / max(1.0, spec.resources.cpu)
-        if seconds < self._least_seconds or spec.functions:
+        if spec.functions:
             return False
-        if any(spec.tables[item.table].source.places().remote for item in spec.stage.table_inputs):
+        sources = [spec.tables[item.table].source for item in spec.stage.table_inputs]
+        if any(source.places().remote for source in sources):
+            return False
+        if spec.stage.whole and self._is_long(spec.attempt.task.job) and not spec.profiled and spec.slicing is None:
+            return all(source.places().local or source.attach() for source in sources)  # none is in memory
+        seconds = spec.stage.estimate.task_seconds / max(1.0, spec.resources.cpu)
+        if seconds < self._least_seconds:
             return False
         return not self._least_seconds or (not spec.profiled and self.processes.pays(seconds))
 

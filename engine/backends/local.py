@@ -162,11 +162,13 @@ class LocalBackend:
         """The child processes of tasks."""
         return self._runner.processes
 
-    def let_short_go_first(self, is_long: Callable[[JobId], bool] = lambda job: False) -> None:
+    def let_short_go_first(
+        self, is_long: Callable[[JobId], bool] = lambda job: False, is_short: Callable[[JobId], bool] = lambda job: True
+    ) -> None:
         """Have attempts that work for longer than short ones do go behind others on the CPUs from now on, and those of
-        a job that is long at once; child processes that are started later have a niceness."""
+        a job that is long at once; in child processes all have a niceness, but those of a job that is short."""
         self._shares_memory = True
-        self._runner.let_short_go_first(self._replace_worker, is_long)
+        self._runner.let_short_go_first(self._replace_worker, is_long, is_short)
 
     def start(self, machine: MachineId, spec: TaskSpec, queued: bool = False, ahead: Ahead | None = None) -> None:
         """Begin an attempt; what it reads is kept for the job until it is released. queued: it was reported that it is.

@@ -48,14 +48,15 @@ class IsolatedKernel:
     """Runs a task in a child process; `interrupt` kills the process.
 
     folder: for what DuckDB spills, and for rows that this process has in memory; removed with its end.
-    urgent: seconds of the processor after which a text that is not trusted goes behind others.
+    urgent: seconds of the processor after which a text goes behind others. short: see
+    `ProcessPool.process`.
     """
 
     profile = None
     called: tuple[FunctionCalls, ...] = ()
 
-    def __init__(self, pool: ProcessPool, folder: Path, urgent: float = URGENT) -> None:
-        self._pool, self._folder, self._urgent = pool, folder, urgent
+    def __init__(self, pool: ProcessPool, folder: Path, urgent: float = URGENT, short: bool = True) -> None:
+        self._pool, self._folder, self._urgent, self._short = pool, folder, urgent, short
         self._process: ChildProcess | None = None  # that runs the task
         self._lock = threading.Lock()  # of the process: once the task has ended, it may run another
         self._part: float | None = None  # of the query that is over, as last heard
@@ -100,7 +101,7 @@ class IsolatedKernel:
                     output.add([(number, batch) for batch in batches])
 
             task = IsolatedTask.of(spec, folder, self._folder, read)
-            process = stack.enter_context(self._pool.process())
+            process = stack.enter_context(self._pool.process(self._short))
             stack.callback(self._remove_spill, process)
             self._set_process(process)
             stack.callback(self._set_process, None)
@@ -172,7 +173,7 @@ def _limited(spec: TaskSpec, check: Callable[[], object], urgent: float) -> tupl
     """The task with the memory that DuckDB counts, and the limits of its process."""
     memory = int(spec.resources.memory)
     if spec.stage.opaque != ISOLATED:
-        return spec, Limits(int(_BEYOND * memory) + _MARGIN, check)
+        return spec, Limits(int(_BEYOND * memory) + _MARGIN, check, urgent)
     most = max(memory // 2, memory - _OF_PROCESS)
     limits = Limits(most, check, urgent, gives_way=True)
     return replace(spec, resources=replace(spec.resources, memory=_COUNTED * most)), limits

@@ -44,13 +44,12 @@ class Nursery:
         self._id = 0 if process is None else process.pid
 
     @classmethod
-    def started(cls, modules: tuple[str, ...], niceness: int = 0) -> Nursery:
-        """A new nursery. modules: that its children have loaded, on top of those of the engine. niceness: of its
-        children, on top of this process's own."""
+    def started(cls, modules: tuple[str, ...]) -> Nursery:
+        """A new nursery. modules: that its children have loaded, on top of those of the engine."""
         ours, theirs = socket.socketpair()
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", __name__, str(theirs.fileno()), str(niceness), *_MODULES, *modules],
+                [sys.executable, "-P", "-m", __name__, str(theirs.fileno()), *_MODULES, *modules],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 process_group=0,  # Ctrl-C at a terminal is for the parent. In a session of its own, Linux would give it
@@ -163,8 +162,7 @@ def _report(endings: dict[int, socket.socket]) -> None:
 
 
 if __name__ == "__main__":
-    modules = [importlib.import_module(module) for module in sys.argv[3:]]
-    os.nice(int(sys.argv[2]))
+    modules = [importlib.import_module(module) for module in sys.argv[2:]]
     for module in modules:
         if hasattr(module, "prepare"):
             module.prepare()

@@ -14,7 +14,7 @@ from qoop.engine.memory import Used, anonymous_memory
 from qoop.engine.processes.nursery import Nursery
 from qoop.engine.processes.process import ChildProcess
 
-_WARM = 2  # processes that wait
+_WARM = 2  # processes that wait, of each niceness
 _MOST = 4  # that wait after their calls: more come at once than are needed on the whole
 _SMALL = 32 << 20  # bytes up to which a call does not give way: little would come free
 _OF_PROCESS = 8 << 20  # bytes that a process without work has, besides those that it shares with its nursery
@@ -26,8 +26,8 @@ class ProcessPool:
     """Child processes, forked ahead once one was needed. Thread-safe.
 
     memory: returns the bytes that they and this process may have together. What a program has besides its server when
-    the pool is made does not count. release: frees what this process keeps and does not use. niceness: of processes
-    that are started from now on.
+    the pool is made does not count. release: frees what this process keeps and does not use. niceness: of calls
+    that are not urgent, from now on.
     """
 
     def __init__(
@@ -42,17 +42,17 @@ class ProcessPool:
         self._idle: list[ChildProcess] = []
         self._busy: set[ChildProcess] = set()
         self._closed = False
-        self._ended_seconds = 0.0  # of the CPUs, that processes have used which ended
+        self._ended_seconds = self._ended_nice = 0.0  # of the CPUs, that processes have used which ended
         self._expected = 0.0  # seconds of work that would have run in processes
 
     def used(self) -> Used:
-        """The use of all its processes, of which all have one niceness, or none."""
+        """The use of all its processes."""
         with self._lock:
             living = [*self._idle, *self._busy]
             nursery = self._nurseries[0].memory() if self._nurseries else 0  # its standby shares it
             seconds = self._ended_seconds + sum(process.cpu_seconds() for process in living)
             memory = nursery + sum(process.memory() for process in living)
-            return Used(seconds, memory, seconds if self.niceness else 0.0)
+            return Used(seconds, memory, self._ended_nice + sum(process.nice_seconds for process in living))
 
     def preload(self, module: str) -> None:
         """Have the processes load a module before the first call: it holds functions that they are to run."""
@@ -62,7 +62,7 @@ class ProcessPool:
     def warm(self) -> None:
         """Have processes that wait for a call."""
         with self._lock:
-            while not self._closed and len(self._idle) < _WARM:
+            while not self._closed and self._number(0) < _WARM:
                 self._idle.append(self._forked())
 
     def pays(self, seconds: float) -> bool:
@@ -72,23 +72,31 @@ class ProcessPool:
         return bool(self._nurseries) or self._expected >= _WORTH_A_START
 
     @contextlib.contextmanager
-    def process(self) -> Iterator[ChildProcess]:
-        """A process for one call, or several, of this caller. Another takes its place if it is killed."""
+    def process(self, urgent: bool = True) -> Iterator[ChildProcess]:
+        """A process for one call, or several, of this caller. Another takes its place if it is killed.
+
+        urgent: its calls compete with this process for a CPU. Those of others have the niceness, and so has their
+        process from then on.
+        """
+        niceness = 0 if urgent else self.niceness
         with self._lock:
-            process = self._waiting() or self._forked()
+            process = self._waiting(niceness) or self._forked()
             self._busy.add(process)
-            if not self._idle and not self._closed:  # on a full machine a process takes longer to come than to work
+            if not self._number(0) and not self._closed:  # on a full machine one takes longer to come than to work
                 self._idle.append(self._forked())
+        process.niceness = niceness
         try:
             yield process
         finally:
             with self._lock:
                 self._busy.discard(process)
-                keep = process.fit and not self._closed and len(self._idle) < _MOST
+                has_room = len(self._idle) < _MOST or self._number(niceness) < _WARM
+                keep = process.fit and not self._closed and has_room
                 if keep:
                     self._idle.append(process)
                 else:
                     self._ended_seconds += process.cpu_seconds()
+                    self._ended_nice += process.nice_seconds
             if not keep:
                 process.kill()
             self.warm()
@@ -128,10 +136,16 @@ class ProcessPool:
         for nursery in nurseries:
             nursery.close()
 
-    def _waiting(self) -> ChildProcess | None:
-        """A process that waits for a call; those that were killed meanwhile, as with their nursery, are dropped."""
-        while self._idle:
-            process = self._idle.pop()
+    def _number(self, niceness: int) -> int:
+        """The number of processes of a niceness that wait for a call."""
+        return sum(process.niceness == niceness for process in self._idle)
+
+    def _waiting(self, niceness: int) -> ChildProcess | None:
+        """A process that waits for a call, and has the niceness, or else less; those that were killed meanwhile, as
+        with their nursery, are dropped."""
+        while fit := [process for process in self._idle if process.niceness <= niceness]:
+            process = max(reversed(fit), key=lambda one: one.niceness)
+            self._idle.remove(process)
             if process.is_alive():
                 return process
             process.kill()
@@ -147,7 +161,7 @@ class ProcessPool:
             return self._child(self._nurseries[0])
         if self._closed:
             raise SessionClosed("the session was closed")
-        self._nurseries.append(not_behind(partial(Nursery.started, self._modules, self.niceness)))
+        self._nurseries.append(not_behind(partial(Nursery.started, self._modules)))
         return self._child(self._nurseries[-1])
 
     def _child(self, nursery: Nursery) -> ChildProcess:

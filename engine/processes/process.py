@@ -18,7 +18,7 @@ import duckdb
 
 from qoop.catalog import errors
 from qoop.catalog.errors import ExecutionError, OutOfMemory, ProcessEnded
-from qoop.catalog.priority import all_go_behind
+from qoop.catalog.priority import BEHIND, all_go_behind
 from qoop.engine.memory import ProcessFiles
 from qoop.engine.processes.child import HEADER
 from qoop.engine.processes.nursery import NO_SIGNAL
@@ -43,8 +43,9 @@ class ChildProcess:
     """One child process. Only `interrupt`, `taken`, `used_seconds`, `request` and `allow` may be used from other
     threads than the rest.
 
-    id: of the process; 0 until its first call. known: what its caller has sent it before, and it still has. size: bytes
-    that its call has taken, as last read. check_all: raises OutOfMemory for a call that has to give way.
+    id: of the process; 0 until its first call. niceness: of its calls, which may only rise. known: what its caller has
+    sent it before, and it still has. size: bytes that its call has taken, as last read. check_all: raises OutOfMemory
+    for a call that has to give way.
     """
 
     def __init__(
@@ -60,6 +61,8 @@ class ChildProcess:
         self._files: ProcessFiles | None = None
         self._lock = threading.Lock()  # of the handle: a closed number may become another file's
         self._seconds = 0.0  # of the processor, as last read
+        self.niceness = self._had = 0
+        self._nice_from = math.inf  # seconds of the processor, when it got a niceness
         self._base = 0  # bytes that it has without work
         self._urgent = True
         self._seconds_before = 0.0  # of the processor, at the begin of the call
@@ -82,6 +85,11 @@ class ChildProcess:
         """CPU seconds that its call has used, as last read."""
         return max(0.0, self._seconds - self._seconds_before)
 
+    @property
+    def nice_seconds(self) -> float:
+        """CPU seconds that it has used with a niceness, as last read."""
+        return max(0.0, self._seconds - self._nice_from)
+
     def call(
         self,
         function: Callable[..., Any],
@@ -100,6 +108,7 @@ class ChildProcess:
         try:
             self._begin(limits)
             self._seconds_before = self.cpu_seconds()
+            self._let_others_go_first(self.niceness)
             request = json.dumps((function.__module__, function.__name__, arguments, limits.memory)).encode()
             self._send(HEADER.pack(b"C", len(request)) + request, limits)
             self._calling = True
@@ -255,7 +264,13 @@ class ChildProcess:
         used = self.cpu_seconds() - self._seconds_before  # also read once it is behind: so it is known to be long
         if self._urgent and used > limits.urgent:
             self._urgent = False  # so it takes no other call
-            all_go_behind(self.id)
+            self._let_others_go_first(BEHIND)
+
+    def _let_others_go_first(self, niceness: int) -> None:
+        if niceness > self._had:
+            self._had = niceness
+            self._nice_from = min(self._nice_from, self._seconds)
+            all_go_behind(self.id, niceness)
 
     def _ended(self) -> ProcessEnded:
         """The error of a process that has ended. If no report comes, its nursery was killed, and it was with it."""

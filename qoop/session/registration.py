@@ -43,11 +43,12 @@ class Registration:
     _tables: SessionTables
     config: Config
 
-    def isolate(self, processes: ProcessPool) -> None:
-        """Bind and run texts in child processes from now on, unless they are known to take little memory."""
+    def isolate(self, processes: ProcessPool, has_short: Callable[[str], bool] = lambda tenant: False) -> None:
+        """Bind and run texts in child processes from now on, unless they are known to take little memory. has_short:
+        see `Cluster.has_short`."""
         from qoop.query.isolation.text_isolation import TextIsolation  # few sessions have texts that are not trusted
 
-        self._tables.isolation = TextIsolation(processes, self.config.memory, self.config.locked)
+        self._tables.isolation = TextIsolation(processes, self.config.memory, self.config.locked, has_short)
 
     @property
     def isolation(self) -> TextIsolation | None:

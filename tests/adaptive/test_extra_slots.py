@@ -79,12 +79,25 @@ def began(job: JobHandle) -> tuple[float, bool]:
 def test_long_jobs_are_known_while_they_run_and_so_are_those_of_tenants_whose_last_one_was_long() -> None:
     world = World(slots=3)
     jobs = [world.submit(plan("long", 100.0), "ann"), world.submit(plan("short", 0.5), "ben")]
-    world.cluster._granter.extra._slots._tenants.note("cat", False)  # type: ignore[union-attr]
+    world.cluster._granter.extra._slots.tenants.note("cat", False)  # type: ignore[union-attr]
     jobs.append(world.submit(plan("perhaps", 0.5), "cat"))
     world.until(0.1)
     assert [world.cluster.is_long(job.id) for job in jobs] == [True, False, True]
     world.end()
     assert not any(world.cluster.is_long(job.id) for job in jobs)
+
+
+def test_short_jobs_of_tenants_whose_last_one_was_short_are_known_while_they_run() -> None:
+    world = World(slots=4)
+    world.submit(plan("first", 0.2), "ann")
+    world.until(0.5)
+    asked = [("long", 100.0, "ann"), ("short", 0.5, "ann"), ("unknown", 0.5, "ben")]
+    jobs = [world.submit(plan(name, seconds), tenant) for name, seconds, tenant in asked]
+    world.until(0.6)
+    assert [world.cluster.is_short(job.id) for job in jobs] == [False, True, False]
+    assert [world.cluster.has_short(tenant) for tenant in ("ann", "ben")] == [True, False]
+    world.end()
+    assert not any(world.cluster.is_short(job.id) for job in jobs)
 
 
 def test_a_short_job_begins_at_once_next_to_a_long_one() -> None:

@@ -280,20 +280,21 @@ def test_processes_have_what_first_calls_would_make() -> None:
             assert process.call(readers_made, (), ROOMY) == [True, True]
 
 
-def test_processes_may_have_a_niceness_which_their_use_tells() -> None:
-    pool, seconds = ProcessPool(), 0.0
+def test_calls_that_are_not_urgent_have_a_niceness_and_processes_of_their_own() -> None:
+    pool = ProcessPool()
     pool.preload(__name__)
     pool.niceness = 3
-    try:
-        with pool.process() as process:
-            assert process.call(own_niceness, [], ROOMY) == os.nice(0) + 3
-            while not seconds:
-                process.call(doubled, [1000], ROOMY)
-                used = pool.used()
-                seconds = used.nice_seconds
-        assert used.nice_seconds == used.seconds
-    finally:
-        pool.close()
+    with closing(pool):
+        with pool.process() as urgent, pool.process(urgent=False) as other:
+            assert urgent.call(own_niceness, [], ROOMY) == os.nice(0)
+            assert other.call(own_niceness, [], ROOMY) == os.nice(0) + 3
+            while not (nice := pool.used().nice_seconds):
+                other.call(doubled, [1000], ROOMY)
+            while pool.used().seconds <= nice:
+                urgent.call(doubled, [1000], ROOMY)
+            assert pool.used().nice_seconds == nice
+        with pool.process() as one, pool.process(urgent=False) as another:
+            assert (one, another) == (urgent, other)
 
 
 def test_a_process_over_its_limit_is_killed_where_allocations_do_not_fail(

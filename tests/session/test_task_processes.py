@@ -30,6 +30,7 @@ TEXTS = (
     "SELECT count(*) FROM facts",
     "SELECT DISTINCT name FROM items WHERE k < 10 ORDER BY name",
 )
+LONGER = "SELECT count(*) AS n, min(v) AS least FROM facts"
 LONG = "SELECT sum(a.v * b.v % 7) AS s FROM facts a, facts b WHERE a.v + b.v > 5"
 
 
@@ -67,6 +68,22 @@ def test_answers_are_those_of_duckdb(session: qoop.Session, facts: Path, items: 
             expected = connection.execute(text).fetchall()
             assert expected and session.sql(text).fetchall() == expected
     assert session.backend.used_by_children().memory > 0, "no task ran in a process"
+
+
+def test_long_tasks_of_a_server_run_in_processes_unless_rows_are_in_memory(facts: Path, items: pa.Table) -> None:
+    with qoop.connect(facts, slots=2, memory="1GB", staged=False) as session:
+        session.register("items", items)
+        assert isinstance(session.backend, LocalBackend)
+        long: list[str] = []
+        session.backend.let_short_go_first(lambda job: bool(long))
+
+        def has_process(text: str) -> bool:
+            assert session.sql(text).fetchall()
+            return session.backend.used_by_children().memory > 0
+
+        assert not has_process(TEXTS[2])
+        long.append("all")
+        assert not has_process(TEXTS[0]) and has_process(LONGER)
 
 
 def test_functions_of_python_stay_in_the_process_of_the_session(session: qoop.Session) -> None:

@@ -307,6 +307,14 @@ class Cluster:
         """True for a job that was not believed to be short when it got its last slot. For any thread."""
         return job in self._granter.long
 
+    def is_short(self, job: JobId) -> bool:
+        """True for one that was, of a tenant whose last job was short. For any thread."""
+        return job in self._granter.short
+
+    def has_short(self, tenant: str) -> bool:
+        """True for a tenant whose last job that was believed to be short was so. For any thread."""
+        return self._granter.extra is not None and self._granter.extra.has_short(tenant)
+
     def left_of(self, job: JobId) -> JobLeft | None:
         """The work that a job has left, as it is reported to machines where its tasks wait; None: it has ended."""
         found = self._jobs.get(job)

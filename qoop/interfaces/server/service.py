@@ -61,8 +61,9 @@ class Service:
             raise ConfigError("a server needs a locked session: connect(locked=True)")
         self.session, self.users, self.queries = session, users, queries
         if isinstance(session.backend, LocalBackend) and sys.platform == "linux":
-            session.backend.let_short_go_first(session.cluster.is_long)  # before there are processes
-            session.isolate(session.backend.processes)
+            cluster = session.cluster
+            session.backend.let_short_go_first(cluster.is_long, cluster.is_short)  # before there are processes
+            session.isolate(session.backend.processes, cluster.has_short)
         self._audit, self._counts, self._spans = audit, Counts(), spans
         self._slow, self._turns = slow, Turns()
         self._lock = threading.Lock()

@@ -77,12 +77,14 @@ def bound_for(caller: Caller) -> Iterator[None]:
 class TextIsolation:
     """Binds the texts of one session that are not light in child processes. Thread-safe.
 
-    pool: of the processes. memory: of the session. locked: see `qoop.connect`.
+    pool: of the processes. memory: of the session. locked: see `qoop.connect`. has_short: see `Cluster.has_short`.
     """
 
-    def __init__(self, pool: ProcessPool, memory: int, locked: bool) -> None:
+    def __init__(
+        self, pool: ProcessPool, memory: int, locked: bool, has_short: Callable[[str], bool] = lambda tenant: False
+    ) -> None:
         pool.preload(isolated_texts.__name__)
-        self._pool = pool
+        self._pool, self._has_short = pool, has_short
         self._memory = max(_LEAST, memory // _PART)
         self._locked = locked
         self._quick, self._unknown = FairTurns(_AT_A_TIME), FairTurns(_AT_A_TIME)
@@ -175,19 +177,21 @@ class TextIsolation:
             except (_NotQuick, *_OUT_OF_MEMORY):
                 self._note_not_quick(key)
         caller = _caller.get()
-        with self._slow.turn(caller.tenant, caller.check), self._pool.process() as process:
+        with self._slow.turn(caller.tenant, caller.check), self._pool.process(urgent=False) as process:
             return call(process, Limits(self._memory, caller.check, urgent=0.0, gives_way=True))
 
     def _quickly(self, call: Callable[[ChildProcess, Limits], Any]) -> Any:
         """The result, within the limits of the quick lane. Raises _NotQuick, OutOfMemory, …"""
         caller = _caller.get()
-        lane, urgent = self._quick, URGENT
-        match self._tenants.rank(caller.tenant):
+        lane, urgent, rank = self._quick, URGENT, self._tenants.rank(caller.tenant)
+        if rank is Rank.UNKNOWN and self._has_short(caller.tenant):
+            rank = Rank.SHORT
+        match rank:
             case Rank.UNKNOWN:
                 lane = self._unknown
             case Rank.NOT_SHORT:
                 lane, urgent = self._doubtful, 0.0
-        with lane.turn(caller.tenant, caller.check), self._pool.process() as process:
+        with lane.turn(caller.tenant, caller.check), self._pool.process(rank is Rank.SHORT) as process:
             found = call(process, Limits(_QUICK_MEMORY, _Quick(process, caller.check), urgent, gives_way=True))
         self._tenants.note(caller.tenant, True)
         return found

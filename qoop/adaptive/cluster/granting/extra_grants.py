@@ -41,6 +41,14 @@ class ExtraGrants:
         late = rank is not Rank.SHORT and self._slots.was_late(job.run.job)
         return late or rank is Rank.NOT_SHORT or not self._slots.is_brief(job.run)
 
+    def is_short(self, job: ActiveJob) -> bool:
+        """True for a job that is believed to be short, of a tenant whose last one was."""
+        return self.has_short(job.tenant) and self._slots.is_brief(job.run)
+
+    def has_short(self, tenant: str) -> bool:
+        """True for a tenant whose last job that was believed to be short was so. For any thread."""
+        return self._slots.tenants.rank(tenant) is Rank.SHORT
+
     def promote(self) -> None:
         """Let attempts on extra slots have those that are free, unless one was freed for another job."""
         if self._preemption is None or self._preemption.served is None:

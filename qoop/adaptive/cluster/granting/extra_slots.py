@@ -105,7 +105,7 @@ class ExtraSlots:
     """The jobs of a cluster that wait with nothing running, and since when.
 
     next_at: the next moment at which one of them has waited for long enough, or one that runs is not short after all;
-    infinite if there is none. since: when they began to wait.
+    infinite if there is none. since: when they began to wait. tenants: what is known of them.
     """
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class ExtraSlots:
         self._brief: set[AttemptId] = set()  # that have an extra slot since they are believed to be short
         self._long: set[JobId] = set()  # that were believed to be short, and are not
         self._tries: Counter[JobId] = Counter()  # that a job has had, and was late in
-        self._tenants = ShortTenants()
+        self.tenants = ShortTenants()
 
     def is_brief(self, run: Run) -> bool:
         """True for a job that is believed to be short."""
@@ -126,7 +126,7 @@ class ExtraSlots:
 
     def rank(self, job: ActiveJob) -> Rank:
         """The rank of a job among those that should be short; the lowest goes first."""
-        return self._tenants.rank(job.tenant, _is_estimated(job.run))
+        return self.tenants.rank(job.tenant, _is_estimated(job.run))
 
     def begun(self, attempt: AttemptId, brief: bool) -> None:
         """The attempt has an extra slot."""
@@ -138,7 +138,7 @@ class ExtraSlots:
         self._long.discard(job.run.job)
         self._tries.pop(job.run.job, None)
         if job.run.state is State.SUCCEEDED and now - _started(job) <= BRIEF_SECONDS:
-            self._tenants.note(job.tenant, True)
+            self.tenants.note(job.tenant, True)
 
     def not_brief(
         self, extra: Sequence[Running], jobs: Mapping[JobId, ActiveJob], pressed: Rank | None, now: float
@@ -179,7 +179,7 @@ class ExtraSlots:
         most = _TRIES if _is_estimated(job.run) or rank is Rank.SHORT else 1
         if self._tries[name] >= most or one.spent(now) >= BRIEF_SECONDS or _is_long(one):
             self._long.add(name)
-            self._tenants.note(job.tenant, False)
+            self.tenants.note(job.tenant, False)
 
     def long_ones(self, extra: Iterable[AttemptId]) -> int:
         """The number of attempts on extra slots that are not believed to be short."""

@@ -46,7 +46,8 @@ class Granter:
     """Starts the tasks of a cluster's jobs.
 
     jobs: those that there are; the cluster changes them. order: see `Order`. note_tick: is called before something is
-    decided that no event led to. long: jobs that were not believed to be short when they got their last slots.
+    decided that no event led to. long: jobs that were not believed to be short when they got their last slots. short:
+    those that were, and whose tenants' last ones were short.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Granter:
         self.waiting = Waiting()
         self.limits = TenantLimits(jobs, driver)
         self.long: set[JobId] = set()
+        self.short: set[JobId] = set()
         self.extra = ExtraGrants(jobs, driver, order, note_tick) if options.extra_slots else None
         self._elastic = ElasticAttempts(jobs, driver, self.limits, order)
         queueing = options.queueing
@@ -91,6 +93,7 @@ class Granter:
         """The job has ended."""
         self.waiting.drop(job.run.job)
         self.long.discard(job.run.job)
+        self.short.discard(job.run.job)
         if self.extra is not None:
             self.extra.ended(job, self.waiting.now)
 
@@ -120,12 +123,16 @@ class Granter:
 
     def start(self, grant: Grant, now: float) -> AttemptId:
         """Start what was granted; its job waits for what it has ready besides."""
-        if self.extra is not None and self.extra.is_long(self._jobs[grant.job]):
+        job = self._jobs[grant.job]
+        if self.extra is not None and self.extra.is_long(job):
             self.long.add(grant.job)
+            self.short.discard(grant.job)
+        elif self.extra is not None and self.extra.is_short(job):
+            self.short.add(grant.job)
         spec = self._driver.apply(grant, now).spec
         if spec.most:
             self._elastic.begun(grant.job)
-        self._let_wait([self._jobs[grant.job]])
+        self._let_wait([job])
         return spec.attempt
 
     def _let_wait(self, jobs: Sequence[ActiveJob]) -> None:
