@@ -34,6 +34,11 @@ def test_at_a_cold_start_bombers_begin_with_the_server() -> None:
     assert tally.with_bombs and not tally.alone and tally.bombs["answered"]
 
 
+def test_a_run_says_first_what_comes() -> None:
+    assert str(BombOptions(Path())) == "50 dashboards and 10 bombers from 20 s on, for 60 s"
+    assert str(BombOptions(Path(), bombers=3, cold=True)) == "50 dashboards and 3 bombers, for 60 s"
+
+
 def test_both_figures_are_in_the_line() -> None:
     tally = Tally(alone=[0.004, 0.006], with_bombs=[0.010])
     assert "2 answered, median 5 ms, p99 6 ms, slowest 6 ms alone" in SideReport("qoop serve", tally).line()

@@ -76,6 +76,10 @@ class BombOptions:
         """Seconds in which the dashboards are alone."""
         return 0.0 if self.cold else self.seconds * _ALONE
 
+    def __str__(self) -> str:
+        bombers = f"{self.bombers} bombers" + ("" if self.cold else f" from {self.alone:.0f} s on")
+        return f"{self.dashboards} dashboards and {bombers}, for {self.seconds:.0f} s"
+
 
 @dataclass(frozen=True)
 class Texts:
@@ -257,6 +261,7 @@ def _watched(
 ) -> SideReport:
     """Let a side run, and kill it where it takes more memory than it may have: a tenth more than the limit."""
     report, begun, said = SideReport(name, tally()), time.monotonic(), 0.0
+    say(f"{name}: {options}")
     start()
     while (seconds := time.monotonic() - begun) < options.seconds:
         report.tally, now = tally(), sum(map(own_memory, family(process.pid)))
