@@ -118,6 +118,21 @@ def test_columns_have_the_types_of_postgresql(ana: Any) -> None:
         ),
         ("SELECT justify_interval(INTERVAL '35 days 30 hours')::text, count(*) FROM sales TABLESAMPLE SYSTEM (100)",
          [("1 month 6 days 06:00:00", 100)]),
+        ("SELECT to_char(1234.5, 'FM$999,990.00'), to_char(-0.5, '9,999.99'), to_char(id * 1e4, 'FM0000'), "
+         "to_char(id / 4.0, 'FM990.99%'), to_char(NULL::numeric, '9') FROM sales WHERE id = 6",
+         [("$1,234.50", "     -.50", "####", "1.5%", None)]),
+        ("SELECT justify_days(INTERVAL '14 mons -31 days 26 hours')::text, id, "
+         "justify_hours(INTERVAL '1 mon -1 days 50 hours')::text FROM sales WHERE id = 1",
+         [("1 year 29 days 26:00:00", 1, "1 month 1 day 02:00:00")]),
+        (
+            '''SELECT id, d ? 'a', d ?| array['z', 'k'], d ?& '{a,b}', d @> '{"b": {"c": "x"}}'::jsonb, '''
+            "d #>> '{b,c}', jsonb_extract_path_text(d, 't', '1') FROM sales, "
+            '''(VALUES ('{"a": 1, "b": {"c": "x"}, "t": [1, 2]}'::jsonb), ('["k"]'), (NULL)) v(d) '''
+            "WHERE id = 1 ORDER BY d",
+            [(1, False, True, False, False, None, None), (1, True, False, True, True, "x", "2"), (1, *[None] * 6)],
+        ),
+        ("SELECT jsonb_pretty('{\"a\": [], \"b\": 1}'), id FROM sales WHERE id = 1",
+         [('{\n    "a": [\n    ],\n    "b": 1\n}', 1)]),
         ("SELECT array_lower(conkey, 1) FROM pg_constraint", []), ("SELECT * FROM pg_partition_ancestors(16384)", []),
         (
             "SELECT data_type, udt_name FROM information_schema.columns WHERE column_name = 'sold'",
@@ -138,6 +153,7 @@ def test_questions_are_answered_as_postgresql_does(ana: Any, text: str, rows: li
         "div({0}, {0})",
         "overlay({} PLACING 'a' FROM 1)",
         "date_bin('1 day', {0}, {0})",
+        "({} ? 'x')",
     ],
 )
 def test_calls_within_calls_do_not_double_a_text(call: str) -> None:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from operator import add
 
 from qoop.catalog.by_text import LONG
 from qoop.catalog.lexer import Lexeme, behind_closing, lexed, list_items
+from qoop.interfaces.server.postgres.catalog import json_operators
+from qoop.interfaces.server.postgres.catalog.number_formats import number_text
 from qoop.interfaces.server.postgres.catalog.operands import (
     BEHIND_TABLE,
     follow,
     is_item,
-    operand_start,
     rewritten,
-    type_end,
 )
 
 _FIELDS = {
@@ -50,8 +49,19 @@ _KINDS_OF_JSON = (
     "'UBIGINT': 'number', 'BIGINT': 'number', 'DOUBLE': 'number', 'HUGEINT': 'number', 'UHUGEINT': 'number'}}"
     "[json_type({0})]"
 )
+_PRETTY = r"regexp_replace(json_pretty({0}), '(?m)^( *)(.*)([{{\[])([}}\]])(,?)$', E'\\1\\2\\3\n\\1\\4\\5', 'g')"
+_DAYS, _MONTHS = "datepart('day', qoop_x)", "12 * datepart('year', qoop_x) + datepart('month', qoop_x)"
+_TIME = "(3600000000 * datepart('hour', qoop_x) + 60000000 * datepart('minute', qoop_x) + datepart('us', qoop_x))"
+_PARTS = (
+    "list_transform([CAST({{0}} AS INTERVAL)], lambda qoop_x: to_months(CAST({months} AS INTEGER)) + "
+    "to_days(CAST({days} AS INTEGER)) + to_microseconds({time}))[1]"
+)
+_ALL, _ALL_DAYS = f"(86400000000 * {_DAYS} + {_TIME})", f"(30 * ({_MONTHS}) + {_DAYS})"
+_IN_DAYS = _PARTS.format(months=f"trunc({_ALL_DAYS} / 30)", days=f"{_ALL_DAYS} % 30", time=_TIME)
+_IN_HOURS = _PARTS.format(months=_MONTHS, days=f"trunc({_ALL} / 86400000000)", time=f"{_ALL} % 86400000000")
 _OF_ONE: Mapping[str, str] = {
-    "quote_literal": _QUOTE, "initcap": _INITIALS, "json_typeof": _KINDS_OF_JSON, "jsonb_typeof": _KINDS_OF_JSON,
+    "jsonb_pretty": _PRETTY, "quote_literal": _QUOTE, "initcap": _INITIALS, "json_typeof": _KINDS_OF_JSON,
+    "jsonb_typeof": _KINDS_OF_JSON, "justify_days": _IN_DAYS, "justify_hours": _IN_HOURS,
 }  # fmt: skip
 """Calls with one argument."""
 _OF_MORE: Mapping[tuple[str, int], str] = {
@@ -68,6 +78,11 @@ _ROWS: Mapping[str, str] = {
     "jsonb_array_elements_text": "json_extract_string({0}, '$[*]')",
 }  # fmt: skip
 """Functions of rows, as the lists that DuckDB unnests."""
+_OF_PATH = {
+    f"{kind}_extract_path{end}": call
+    for kind in ("json", "jsonb")
+    for end, call in (("", "json_extract"), ("_text", "json_extract_string"))
+}
 _EACH = "(SELECT unnest(json_keys({0})) AS key, unnest(json_extract_string({0}, '$.*')) AS value)"
 _RECORDS = {
     f"{kind}_to_{rows}": source
@@ -86,8 +101,6 @@ RENAMED = {
 }  # fmt: skip
 """Functions that DuckDB has by another name."""
 _IGNORING_CASE = {"~*": "~", "!~*": "!~"}
-_PATHS: Mapping[str, str] = {"#>": "json_extract", "#>>": "json_extract_string"}
-_PATH = re.compile(r"""'\{[^'"{}\\]*\}'""")
 _OF_VALUES = [name for name in _ROWS if "array_elements" in name]
 """Functions of rows whose column is called value, besides by the name of its table."""
 _BEFORE_TABLE = ("FROM", ",", "JOIN", "LATERAL")
@@ -105,7 +118,7 @@ _MOST_WORDS = 300
 _BEHIND_LOCK = ("OF", "NOWAIT", "SKIP", "LIMIT", "OFFSET", "FETCH", "FOR")
 _SIGNS = (
     *_CALLS, *_OF_ONE, *(name for name, _ in _OF_MORE), *_ROWS, "_each_text", "_to_record", "make_interval",
-    "overlay", "num_nulls", "num_nonnulls", *RENAMED, *_IGNORING_CASE, "substring", "'{", "name",
+    "overlay", "num_nulls", "num_nonnulls", "_extract_path", *RENAMED, *_IGNORING_CASE, "substring", "'{", "name",
     "width_bucket", "encode", "decode", "to_number", "format", "share", "update", "similar", "tablesample", "jsonb",
     "regexp_match",
 )  # fmt: skip
@@ -140,9 +153,9 @@ def with_duckdb_calls(text: str) -> str:
     ('SELECT unnest(generate_series(1, 3))', "SELECT json_extract_string(t.doc, '$[0]') FROM t")
     """
     lower = text.lower()
-    if not any(sign in lower for sign in (*_SIGNS, *_PATHS)):
+    if not any(sign in lower for sign in (*_SIGNS, *json_operators.SIGNS)):
         return text
-    text = _with_path_calls(text)
+    text = json_operators.with_calls(text)
     words = lexed(text).words
     return rewritten(text, words, partial(_in_place_of, text, words))
 
@@ -264,37 +277,6 @@ def _is_of_query(words: Sequence[Lexeme], place: int) -> bool:
     return False
 
 
-def _with_path_calls(text: str) -> str:
-    """The text with calls in place of ``#>`` and ``#>>`` with constant paths; of these operators DuckDB has none."""
-    if "#>" not in text or len(text) >= LONG:
-        return text
-    words, done, gaps = lexed(text).words, list[str](), list[str]()
-    at = end = 0
-    while at < len(words):
-        if done and (found := _path_at(words, at)) is not None:
-            call, path, at = found
-            start = operand_start(done)
-            operand = "".join(map(add, gaps[start:], done[start:])).lstrip()
-            done[start:], gaps[start + 1 :] = [f"{call}({operand}, '{path}')"], []
-        else:
-            gaps.append(text[end : words[at].start])
-            done.append(words[at].text)
-            at += 1
-        end = words[at - 1].end
-    return "".join(map(add, gaps, done)) + text[end:]
-
-
-def _path_at(words: Sequence[Lexeme], at: int) -> tuple[str, str, int] | None:
-    """The call and the path in the place of the operator there, and the place behind it; None if there is none."""
-    mark, sign, path = words[at : at + 3] if at + 2 < len(words) else (words[at],) * 3
-    call = _PATHS.get(mark.text + sign.text) if sign.start == mark.end else None
-    if call is None or not _PATH.fullmatch(path.text):
-        return None
-    steps = [step.strip() for step in path.text[2:-2].split(",") if step]
-    named = "".join(f"[{step}]" if step.isdecimal() else f'."{step}"' for step in steps)
-    return call, f"${named}", type_end(words, at + 4) if follow(words, at + 3, "::") else at + 3
-
-
 def duckdb_call(name: str, inside: Sequence[Lexeme], written: Callable[[Sequence[Lexeme]], str]) -> str | None:
     """A call as DuckDB takes it, None if it stays as it is. inside: its arguments. written: these as texts."""
     name = name.lower()
@@ -312,6 +294,8 @@ def duckdb_call(name: str, inside: Sequence[Lexeme], written: Callable[[Sequence
     if name in ("num_nulls", "num_nonnulls"):
         test = "IS NULL" if name == "num_nulls" else "IS NOT NULL"
         return "(" + " + ".join(f"CAST(({written(one)}) {test} AS INTEGER)" for one in arguments) + ")"
+    if name in _OF_PATH and len(arguments) > 1 and all(len(one) == 1 for one in arguments[1:]):
+        return _below(_OF_PATH[name], written(arguments[0]), [one[0] for one in arguments[1:]])
     if name == "make_interval":
         return _interval(arguments, written)
     if name == "overlay":
@@ -326,6 +310,8 @@ def duckdb_call(name: str, inside: Sequence[Lexeme], written: Callable[[Sequence
         return _by_constant(name, written(arguments[0]), arguments[1][0].text)
     if name not in _CALLS or len(arguments) != 2 or len(arguments[1]) != 1 or arguments[1][0].kind != "string":
         return None
+    if name == "to_char" and (number := number_text(arguments[1][0].text[1:-1])) is not None:
+        return number.format(written(arguments[0]))
     pattern = strftime_format(arguments[1][0].text[1:-1])
     return None if pattern is None else _CALLS[name].format(written(arguments[0]), f"'{pattern}'")
 
@@ -341,6 +327,14 @@ def _by_constant(name: str, value: str, constant: str) -> str | None:
     whole, digits = sum(sign in "09" for sign in found[1]), len(found[2] or "")
     number = f"'^[+-]?[0-9]{{0,{whole}}}([.][0-9]{{0,{digits}}})?'"
     return f"CAST(regexp_extract(regexp_replace({value}, '[^0-9.+-]', '', 'g'), {number}) AS DECIMAL(38, {digits}))"
+
+
+def _below(call: str, value: str, steps: Sequence[Lexeme]) -> str | None:
+    """``json_extract_path_text(doc, 'a', '0')``; None where a step is no constant."""
+    names = [step.text[1:-1] for step in steps]
+    if any(step.kind != "string" or {"'", '"', "\\"} & set(name) for step, name in zip(steps, names, strict=True)):
+        return None
+    return f"{call}({value}, {json_operators.path_of(names)})"
 
 
 def _bounded(called: str | None) -> str | None:
