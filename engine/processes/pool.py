@@ -90,8 +90,8 @@ class ProcessPool:
         finally:
             with self._lock:
                 self._busy.discard(process)
-                has_room = len(self._idle) < _MOST or self._number(niceness) < _WARM
-                keep = process.fit and not self._closed and has_room
+                may_wait = len(self._idle) < _MOST or self._number(niceness) < _WARM
+                keep = process.fit and not self._closed and may_wait
                 if keep:
                     self._idle.append(process)
                 else:

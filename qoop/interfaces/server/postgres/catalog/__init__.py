@@ -8,6 +8,8 @@
     database.py     the DuckDB: all relations, with rows for what is here
     functions.py    the functions of PostgreSQL's catalog, as macros
     growth.py       questions that are refused, for their values may grow without bound
+    json_operators.py  JSON's ?, @>, #>> and the like, as calls of DuckDB
+    number_formats.py  patterns of to_char for numbers
     operands.py     where an operand or a type of a text begins and ends
     questions.py    a question of one client, from its text to its rows
     settings.py     the settings of one client, which SET and SHOW name
