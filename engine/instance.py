@@ -54,6 +54,7 @@ class Instance:
         self._applied: dict[str, object] = {}
         self._views: dict[str, tuple[str, pa.Schema | None]] = {}
         self._attached: set[str] = set()
+        self._searched: tuple[str, ...] = ()
         self._functions: dict[str, str] = {}  # the versions of functions of Python, by the names they have here
 
     def count_progress(self) -> None:
@@ -131,6 +132,13 @@ class Instance:
             self.connection.execute(f"ATTACH {as_value(files[name])} AS {quoted(name)} (READ_ONLY)")
             self._attached.add(name)
 
+    def find_in(self, databases: Sequence[str]) -> None:
+        """Find the tables of these attached files by their bare names, besides what is in memory."""
+        if tuple(databases) != self._searched:
+            places = ["memory.main", *(f"{quoted(name)}.main" for name in databases)]
+            self.connection.execute(f"SET search_path = {as_value(','.join(places))}")
+            self._searched = tuple(databases)
+
     def view(self, name: str, query: str, schema: pa.Schema | None = None) -> None:
         """Give a query a name. One that has it already stays: a view costs 0.3 ms and a look at its file.
 
@@ -140,9 +148,9 @@ class Instance:
             self._views[name] = query, schema
 
     def drop_view(self, name: str) -> None:
-        """Forget a view."""
-        self._views.pop(name, None)
-        self.connection.execute(f"DROP VIEW {quoted(name)}")
+        """Forget a view, if there is one of that name."""
+        if self._views.pop(name, None) is not None:
+            self.connection.execute(f"DROP VIEW {quoted(name)}")
 
     def function(self, function: UserFunction, name: str, calls: Calls) -> None:
         """Know a function of Python under a name."""

@@ -280,7 +280,7 @@ class AttemptRunner:
             maker=spec.attempt.task.job,
         )
         if self._kernels.copies is not None and isinstance(kernel, Kernel):
-            self._kernels.copies.note(spec, committed.seconds, bool(kernel.native))
+            self._kernels.copies.note(spec, committed.seconds, kernel.native)
         origin = Origin(spec.stage, spec.settings) if spec.shared else None
         job, durable = spec.attempt.task.job, spec.durable
         with writing:

@@ -17,7 +17,7 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import count, groupby
@@ -72,18 +72,28 @@ Identity = tuple[str, Columns, bool]
 
 @value
 class NativeScan:
-    """SQL that reads a table, at least in part from copies. files: these, by the names that they are attached by."""
+    """SQL that reads a table, at least in part from copies. files: these, by the names that they are attached by.
+
+    table: the name of the table in a copy that has all of its rows; empty: there is none."""
 
     sql: str
     files: Mapping[str, str]
+    table: str = ""
 
 
 @value
 class _Copy:
+    """table: the name of the table in it."""
+
     identity: Identity
+    table: str
     name: str
     path: str
     bytes: int
+
+    def scan(self, columns: str) -> str:
+        """SQL that reads these columns."""
+        return f"SELECT {columns} FROM {sql_name(self.name)}.{sql_name(self.table)}"
 
 
 class NativeCopies:
@@ -127,18 +137,20 @@ class NativeCopies:
             found = {item.name: self._scan(spec.tables[item.table], item.columns) for item in spec.stage.table_inputs}
         return {name: scan for name, scan in found.items() if scan is not None}
 
-    def note(self, spec: TaskSpec, seconds: float, native: bool) -> None:
-        """A task took that long. Files for whose queries that is enough by now will be copied. native: it read copies
-        in place of some."""
+    def note(self, spec: TaskSpec, seconds: float, native: Container[str]) -> None:
+        """A task took that long. Files for whose queries that is enough by now will be copied. native: the inputs that
+        it read from copies, at least in part."""
         if not self._most or not _may_read(spec):
             return
-        tables = [table for item in spec.stage.table_inputs if _is_copied(table := spec.tables[item.table])]
+        inputs = [item for item in spec.stage.table_inputs if _is_copied(spec.tables[item.table])]
+        tables = [spec.tables[item.table] for item in inputs]
         sizes = [sum(map(_size, _files(table))) for table in tables]
         if not sizes or sum(sizes) < _LEAST:
             return
         of_a_byte = seconds * max(1.0, spec.resources.cpu) / sum(sizes)
         with self._lock:
-            self._worth.add(spec.stage.sql, seconds, native)
+            by_copies = sum(size for item, size in zip(inputs, sizes, strict=True) if item.name in native)
+            self._worth.add(spec.stage.sql, seconds, by_copies / sum(sizes))
             for table, size in zip(tables, sizes, strict=True):
                 for file in (one for one in _files(table) if _size(one) >= size * _PART):
                     self._count(table, file, of_a_byte)
@@ -195,8 +207,6 @@ class NativeCopies:
 
     def _written(self, table: Table, columns: tuple[str, ...]) -> NativeScan | None:
         """Under the lock."""
-        from qoop.engine.native.making import ROWS
-
         used: dict[str, _Copy] = {}
         for file in _files(table):
             copy = self._copies.get(file.file.path)
@@ -208,10 +218,12 @@ class NativeCopies:
         parts: list[str] = []
         for copied, paths in groupby([file.file.path for file in _files(table)], used.__contains__):
             if copied:
-                parts += [f"SELECT {names} FROM {sql_name(used[path].name)}.{ROWS}" for path in paths]
+                parts += [used[path].scan(names) for path in paths]
             else:
                 parts.append(str(_only(table, *paths).scan(columns)))
-        return NativeScan("\nUNION ALL ".join(parts), {one.name: one.path for one in used.values()})
+        files = {one.name: one.path for one in used.values()}
+        whole = next(iter(used.values())).table if len(_files(table)) == 1 else ""
+        return NativeScan("\nUNION ALL ".join(parts), files, whole)
 
     def _make_all(self) -> None:
         if sys.platform == "linux":
@@ -243,7 +255,7 @@ class NativeCopies:
                 maker.make(table, to)
             finally:
                 self._maker = None
-        return _Copy(identity, name, str(to), to.stat().st_size)
+        return _Copy(identity, table.name, name, str(to), to.stat().st_size)
 
     def _add(self, path: str, made: _Copy | None, identity: Identity) -> None:
         """A file was copied, in place of the copy of its earlier version; None: it could not be."""

@@ -8,10 +8,8 @@ from pathlib import Path
 import duckdb
 
 from qoop.catalog.opening import as_value, open_duckdb
+from qoop.catalog.sources.files import sql_name
 from qoop.catalog.table import Table
-
-ROWS = "rows"
-"""The name of the table in a copy."""
 
 
 class Maker:
@@ -21,11 +19,11 @@ class Maker:
         self._connection = open_duckdb(threads=1, memory_limit=f"{memory}B", temp_directory=str(spill))
 
     def make(self, table: Table, to: Path) -> None:
-        """Copy all rows of a table, in their order.
+        """Copy all rows of a table, in their order, into a table of its name.
 
         Raises duckdb.Error and CatalogError if it cannot be read, has changed, or has types that are others there.
         """
-        rows = f"made.{ROWS}"
+        rows = f"made.{sql_name(table.name)}"
         source = table.scan([name for name, _ in table.columns])
         if not isinstance(source, str):
             raise duckdb.NotSupportedError(f"{table.name} is in memory")

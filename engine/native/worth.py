@@ -20,6 +20,9 @@ _PATTERNS = 1024
 _RUNS = 2
 """Runs over copies before these are compared: the first one may read them from the disk."""
 
+_MOSTLY = 0.8
+"""The part of its bytes from which on a run counts as one over copies."""
+
 _SLOWER, _SECONDS = 1.25, 0.005
 """The factor, and the seconds on top, by which a text that is slower over copies has to be to read files again."""
 
@@ -40,13 +43,14 @@ class Worth:
     def __init__(self) -> None:
         self._times: OrderedDict[str, _Times] = OrderedDict()
 
-    def add(self, text: str, seconds: float, copies: bool) -> None:
-        """A run took that long. copies: it read some."""
+    def add(self, text: str, seconds: float, copied: float) -> None:
+        """A run took that long. copied: the part of its bytes that it read from copies; a run of both kinds of reading
+        says nothing of either."""
         times = self._times.setdefault(pattern(text), _Times())
         self._times.move_to_end(pattern(text))
-        if copies:
+        if copied > _MOSTLY:
             times.copies, times.runs_of_copies = min(times.copies, seconds), times.runs_of_copies + 1
-        else:
+        elif not copied:
             times.runs_of_files += 1
             times.files += (seconds - times.files) / times.runs_of_files
         if len(self._times) > _PATTERNS:

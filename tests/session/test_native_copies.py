@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import duckdb
@@ -12,6 +12,7 @@ import pytest
 
 from qoop import connect
 from qoop.engine.backends.local import LocalBackend
+from qoop.engine.instance import Instance
 from qoop.engine.native import copies, making
 from qoop.engine.native.copies import NativeCopies
 from qoop.engine.native.worth import Worth
@@ -65,11 +66,11 @@ def test_a_file_is_copied_and_its_copy_read_in_place_of_it(session: Session, fol
     made = copies_of(session)
     (copy,) = made._copies.values()
     with duckdb.connect(copy.path, read_only=True) as connection:
-        assert connection.execute("SELECT count(*), min(k) FROM rows").fetchall() == [(ROWS, 0)]
+        assert connection.execute("SELECT count(*), min(k) FROM t").fetchall() == [(ROWS, 0)]
     # Another copy of that name, with other rows: what the next query reads shows which of the files it was.
     Path(copy.path).unlink()
     with duckdb.connect(copy.path) as connection:
-        connection.execute("CREATE TABLE rows AS SELECT 5::BIGINT AS k, 's' AS s")
+        connection.execute("CREATE TABLE t AS SELECT 5::BIGINT AS k, 's' AS s")
     assert total(session, 2) == 5
 
 
@@ -80,7 +81,7 @@ def test_no_change_of_a_table_leaves_a_stale_answer(session: Session, folder: Pa
     for number, (first, rows) in enumerate(changes, 1):
         copies_of(session)
         write(folder / "t" / ("b.parquet" if number < 3 else "a.parquet"), first, rows)
-        (theirs,) = duckdb.execute(f"SELECT sum(k) FROM '{folder}/t/*.parquet'").fetchone() or (None,)
+        ((theirs,),) = duckdb.execute(f"SELECT sum(k) FROM '{folder}/t/*.parquet'").fetchall()
         assert total(session, number) == theirs
         assert total(session, 10 + number) == theirs  # small files that came stay Parquet, a large one is copied again
         paths = {Path(path).name for path in copies_of(session)._copies}
@@ -161,8 +162,58 @@ def test_a_text_that_is_slower_over_copies_reads_files_again() -> None:
     slow, fast = "SELECT k FROM t WHERE k < {}", "SELECT s FROM t WHERE k < {}"
     for number, (seconds, native) in enumerate([(0.1, False), (0.5, True), (0.2, True)]):
         assert worth.read_copies(slow.format(number))
-        worth.add(slow.format(number), seconds, native)
-        worth.add(fast.format(number), seconds if number < 2 else 0.1, native)
+        worth.add(slow.format(number), seconds, float(native))
+        worth.add(slow.format(number), 0.001, 0.5)  # of both kinds
+        worth.add(fast.format(number), seconds if number < 2 else 0.1, float(native))
     assert not worth.read_copies(slow.format(9))
     assert worth.read_copies(fast.format(9))
     assert worth.read_copies("SELECT 1")
+
+
+def test_a_change_of_one_file_leaves_copies_of_others_in_memory(
+    session: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables of many files are read as Parquet next to copies: by their present types, too."""
+    instances: set[int] = set()
+
+    def find_in(self: Instance, databases: Sequence[str]) -> None:
+        if databases:
+            instances.add(id(self))
+        found(self, databases)
+
+    found = Instance.find_in
+    monkeypatch.setattr(copies, "_MOST_FILES", 1)
+    monkeypatch.setattr(Instance, "find_in", find_in)
+    (folder / "u").mkdir()
+    total(session, 1)
+    copies_of(session)
+    for values in ([1, 2], [3, 4], ["five", "six"]):
+        for place, value in enumerate(values):
+            draft = folder / f"{place}.new"
+            pq.write_table(pa.table({"k": [place], "v": [value]}), draft)
+            draft.replace(folder / "u" / f"{place}.parquet")
+        session.register_folder(folder)
+        rows = session.sql("SELECT v, s FROM t JOIN u USING (k) ORDER BY v").fetchall()
+        assert rows == [(value, f"s{place}") for place, value in enumerate(values)]
+    assert len(instances) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT (SELECT rowid FROM t LIMIT 1) FROM (SELECT 5 AS rowid)",
+        "SELECT count(*), count(t.k) FROM main.t AS t",
+        "SELECT count(*), min(k) FROM T",
+        "WITH t AS (SELECT 7 AS k) SELECT k FROM t",
+        "SELECT * FROM t NATURAL JOIN (SELECT 3 AS k)",
+        "SELECT count(DISTINCT columns(*)) FROM t",
+        "SELECT count(*) FROM information_schema.tables, t WHERE k = 0",
+        "SELECT current_database(), current_schema(), count(*) FROM t",
+    ],
+)
+def test_a_text_means_the_same_over_copies(session: Session, text: str) -> None:
+    before = session.sql(text).fetchall()
+    assert before
+    total(session, 1)
+    assert copies_of(session)._copies
+    assert session.sql(f"{text} LIMIT 9").fetchall() == before
