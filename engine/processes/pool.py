@@ -142,9 +142,10 @@ class ProcessPool:
 
     def _waiting(self, niceness: int) -> ChildProcess | None:
         """A process that waits for a call, and has the niceness, or else less; those that were killed meanwhile, as
-        with their nursery, are dropped."""
+        with their nursery, are dropped. Urgent calls have those that have worked: a first call takes 10 to 17 ms more
+        of the processor. Others leave them these."""
         while fit := [process for process in self._idle if process.niceness <= niceness]:
-            process = max(reversed(fit), key=lambda one: one.niceness)
+            process = max(reversed(fit), key=lambda one: (one.niceness, bool(one.id) == (niceness == 0)))
             self._idle.remove(process)
             if process.is_alive():
                 return process

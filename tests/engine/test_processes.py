@@ -297,6 +297,20 @@ def test_calls_that_are_not_urgent_have_a_niceness_and_processes_of_their_own() 
             assert (one, another) == (urgent, other)
 
 
+def test_urgent_calls_have_processes_that_have_worked_and_others_leave_them_these() -> None:
+    pool = ProcessPool()
+    pool.preload(__name__)
+    pool.niceness = 3
+    with closing(pool):
+        with pool.process() as first:
+            first.call(doubled, [1], ROOMY)
+        pool._idle.append(pool._forked())
+        with pool.process() as urgent, pool.process(urgent=False) as other:
+            assert urgent is first and not other.id
+        with pool.process(urgent=False) as other:
+            assert other is not first
+
+
 def test_a_process_over_its_limit_is_killed_where_allocations_do_not_fail(
     pool: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
