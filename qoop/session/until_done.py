@@ -266,16 +266,18 @@ def _follow(job: Job, options: LifeOptions, lives: RunLives | None) -> str:
     plans = reported = 0
     ended = False
     while not ended:
-        if lives is not None and len(job.plans) != plans:
-            plans = len(job.plans)
-            lives.plan(job.plans[-1], options.say)
         first = options.stops.first
         if first is not None and first[1] <= options.grace:
+            if lives is not None and not plans:
+                lives.plan(job.plan, options.say)
             job.stop(max(0.0, first[1]) * _FOR_TASKS)
             return first[0] if job.state != "SUCCEEDED" else ""
         ended = job.wait(_EVERY)
         if lives is not None:
             lives.beat()
+        if lives is not None and len(job.plans) != plans:
+            plans = len(job.plans)
+            lives.plan(job.plans[-1], options.say)
         notices = job.status().notices
         for line in notices[reported:]:
             options.say(line)
