@@ -21,7 +21,7 @@ from qoop.catalog.statistics.stats_cache import Collect, StatsCache
 from qoop.catalog.table import Table
 
 if TYPE_CHECKING:
-    from qoop.catalog.sources.database import FileViews
+    from qoop.catalog.sources.database import FileView
 
 
 class Catalog:
@@ -88,13 +88,13 @@ class Catalog:
         return tables
 
     def register_database(
-        self, path: str | os.PathLike[str], database: str = "", views: FileViews = None
-    ) -> tuple[Table, ...]:
+        self, path: str | os.PathLike[str], database: str = ""
+    ) -> tuple[tuple[Table, ...], Sequence[FileView]]:
         """Register every table of a DuckDB file; one outside the schema ``main`` as ``schema.table``. database: comes
-        before the names of all. views: takes those of the file."""
-        tables = open_database(source_path(path), database, views)
+        before the names of all. Returns the tables, and the views of the file, which are not registered."""
+        tables, views = open_database(source_path(path), database)
         self._add(*tables)
-        return tables
+        return tables, views
 
     def refresh(self, name: str, found: Found | None = None) -> Table | None:
         """Read the place of a table again: added, removed, replaced and rewritten files count from now on.

@@ -131,16 +131,13 @@ def database_alias(path: str) -> str:
 FileView = tuple[str, str, str]
 """A view of a DuckDB file: its schema, its name and the statement that makes it."""
 
-FileViews = list[FileView] | None
-"""Takes the views of a file; None: they are not needed."""
-
 _VIEWS = (
     "SELECT schema_name, view_name, sql FROM duckdb_views() WHERE database_name = ? AND NOT internal ORDER BY view_oid"
 )
 
 
-def open_tables(path: str, views: FileViews = None) -> list[tuple[Columns, DatabaseSource]]:
-    """All tables of a DuckDB file. views: takes those of the file. Raises SourceError."""
+def open_tables(path: str) -> tuple[list[tuple[Columns, DatabaseSource]], list[FileView]]:
+    """All tables of a DuckDB file, and its views. Raises SourceError."""
     with reading(path), open(path, "rb"):
         pass
     alias = database_alias(path)
@@ -148,11 +145,10 @@ def open_tables(path: str, views: FileViews = None) -> list[tuple[Columns, Datab
         block_size = _block_size(cursor, alias)
         digest = partial(database_digest, block_size=block_size)
         file = content_file(path, f"duckdb{block_size}", digest, database_stamp)
-        if views is not None:
-            views += cursor.execute(_VIEWS, [alias]).fetchall()
-        return [
+        tables = [
             _open(cursor, alias, file, block_size, schema, table) for schema, table in tables_of(cursor, alias, path)
         ]
+        return tables, cursor.execute(_VIEWS, [alias]).fetchall()
 
 
 def tables_of(cursor: duckdb.DuckDBPyConnection, alias: str, path: str) -> list[tuple[str, str]]:

@@ -25,7 +25,7 @@ from qoop.catalog.stores.objects import below, is_remote, without_options
 from qoop.catalog.table import Columns, Origin, Source, Table, digest_of, table_version
 
 if TYPE_CHECKING:
-    from qoop.catalog.sources.database import DatabaseSource, FileViews
+    from qoop.catalog.sources.database import DatabaseSource, FileView
     from qoop.catalog.sources.remote import Version
     from qoop.catalog.sources.text import TextSource
 
@@ -138,7 +138,7 @@ def _reopened(probe: Probe, table: Table, found: Found | None) -> Table:
     place = _place_in_file(table)
     if place is None:
         return _open_path(probe, table.name, table.origin, table, found)
-    for one in open_database(table.origin.place):
+    for one in open_database(table.origin.place)[0]:
         if _place_in_file(one) == place:
             return replace(one, name=table.name)
     raise SourceError(f"{table.origin.place} holds no table {table.name} any more")
@@ -225,19 +225,21 @@ def _open_remote_folder(probe: Probe, place: str) -> tuple[Table, ...]:
     return tuple(_parquet_table(probe, name, versions, origins[name]) for name, versions in found.items())
 
 
-def open_database(path: str | os.PathLike[str], database: str = "", views: FileViews = None) -> tuple[Table, ...]:
-    """Tables of a DuckDB file; one outside the schema ``main`` is named ``schema.table``. database: the name that it
-    was attached by, which comes before that. views: takes those of the file."""
+def open_database(path: str | os.PathLike[str], database: str = "") -> tuple[tuple[Table, ...], Sequence[FileView]]:
+    """Tables and views of a DuckDB file; a table outside the schema ``main`` is named ``schema.table``. database: the
+    name that it was attached by, which comes before that."""
     full = os.path.abspath(os.path.expanduser(os.fspath(path)))
-    return tuple(
+    found, views = _content_of(full)
+    tables = tuple(
         _table(
             ".".join(part for part in (database, source.schema, source.table) if part and part != "main"),
             columns,
             source,
             Origin(full, ()),
         )
-        for columns, source in _tables_of(full, views)
+        for columns, source in found
     )
+    return tables, views
 
 
 def _open_path(
@@ -375,14 +377,14 @@ def _is_latest(source: ParquetSource, origin: Origin) -> bool:
     return source.at == latest(source.log, origin.place)
 
 
-def _tables_of(path: str, views: FileViews) -> Sequence[tuple[Columns, DatabaseSource]]:
+def _content_of(path: str) -> tuple[Sequence[tuple[Columns, DatabaseSource]], Sequence[FileView]]:
     if not is_sqlite(path):
         from qoop.catalog.sources.database import open_tables
 
-        return open_tables(path, views)
+        return open_tables(path)
     from qoop.catalog.sources.sqlite import open_sqlite  # few files are
 
-    return open_sqlite(path)
+    return open_sqlite(path), ()
 
 
 def _lake_table(probe: Probe, name: str, kind: str, origin: Origin) -> Table:

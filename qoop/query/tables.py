@@ -32,7 +32,6 @@ from qoop.query.statements.views import View
 
 if TYPE_CHECKING:
     from qoop.catalog.functions.function import UserFunction
-    from qoop.catalog.sources.database import FileView
     from qoop.catalog.statistics.stats import TableStats
     from qoop.catalog.table import Table
     from qoop.query.bundle import TableRef
@@ -220,8 +219,7 @@ class SessionTables:
         with self.naming():
             if is_sqlite(os.path.expanduser(path)):
                 self._load_sqlite()
-            views: list[FileView] = []
-            tables = self.catalog.register_database(path, database, views)
+            tables, views = self.catalog.register_database(path, database)
             self._announce(*tables, place=_at("database", path))
             self.binder.catch_up()
             return [*(table.name for table in tables), *self.definitions.define_file_views(views, database)]

@@ -192,7 +192,7 @@ def test_every_table_of_a_duckdb_file(catalog: Catalog, tmp_path: Path) -> None:
     with duckdb.connect(str(path)) as database:
         database.execute("CREATE TABLE \"odd name\" AS SELECT 1 a, 'x'::ENUM('x', 'y') e; CREATE SCHEMA s")
         database.execute("CREATE TABLE s.u AS SELECT 2 b; CREATE VIEW v AS SELECT 1")
-    tables = catalog.register_database(path)
+    tables, _ = catalog.register_database(path)
     assert [table.name for table in tables] == ["odd name", "s.u"]
     assert rows(tables[0]) == [(1, "x")]
     assert tables[0].columns[1][1] == "ENUM('x', 'y')"
@@ -205,7 +205,7 @@ def test_a_duckdb_file_open_for_writing(catalog: Catalog, tmp_path: Path) -> Non
         database.execute("CREATE TABLE t AS SELECT 1 a")
         with pytest.raises(SourceError, match=r"d\.duckdb: it is already open for writing in this process"):
             catalog.register_database(path)
-    assert len(catalog.register_database(path)) == 1
+    assert len(catalog.register_database(path)[0]) == 1
 
 
 @pytest.mark.parametrize("name", ["a[1]", "a*b", "it's", "a b?", 'q"q', "ü"])
@@ -385,14 +385,14 @@ def test_any_write_to_a_duckdb_file_is_another_version(catalog: Catalog, tmp_pat
     path = tmp_path / "d.duckdb"
     with duckdb.connect(str(path)) as database:
         database.execute("CREATE TABLE t AS SELECT 1 a; CREATE TABLE u AS SELECT 1 a")
-    table, other = catalog.register_database(path)
+    (table, other), _ = catalog.register_database(path)
     assert table.version != other.version
     table.check()
     with duckdb.connect(str(path)) as database:
         database.execute("UPDATE t SET a = 2")
     with pytest.raises(TableChanged):
         table.check()
-    table, _ = catalog.register_database(path)
+    (table, _), _ = catalog.register_database(path)
     with duckdb.connect(str(path)) as database:
         database.execute("SET checkpoint_threshold = '1TB'; PRAGMA disable_checkpoint_on_shutdown; UPDATE t SET a = 3")
     assert Path(f"{path}.wal").exists()

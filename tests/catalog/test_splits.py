@@ -118,7 +118,7 @@ def test_duckdb_splits_skip_deleted_rows(tmp_path: Path, parts: int) -> None:
         database.execute("DELETE FROM t WHERE x % 3 = 0 OR x > 299000")
     expected = [x for x in range(299_001) if x % 3]
     with Catalog(tmp_path) as catalog:
-        (table,) = catalog.register_database(tmp_path / "d.duckdb")
+        (table,), _ = catalog.register_database(tmp_path / "d.duckdb")
         assert table.rows == len(expected)
         read_back = [value for split in table.split(parts) for value in values(table, split)]
         assert sorted(read_back) == expected

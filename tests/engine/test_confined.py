@@ -69,7 +69,7 @@ def test_a_table_of_a_database_is_read(kernel: Kernel, tmp_path: Path, opaque: s
         database.execute("CREATE TABLE t AS SELECT range AS i FROM range(3)")
         if not checkpointed:
             database.execute("CHECKPOINT; PRAGMA disable_checkpoint_on_shutdown; INSERT INTO t VALUES (3)")
-    (table,) = Catalog().register_database(str(tmp_path / "a.duckdb"))
+    (table,), _ = Catalog().register_database(str(tmp_path / "a.duckdb"))
     for _ in range(2):
         (found,) = run(kernel, reading(table, opaque=opaque))
         assert len(found) == 4 - checkpointed

@@ -264,7 +264,7 @@ def test_tables_of_a_database_file_are_let_go(kernel: Kernel, tmp_path: Path) ->
     path = tmp_path / "x.duckdb"
     with duckdb.connect(str(path)) as con:
         con.execute("CREATE TABLE t AS SELECT range AS a FROM range(5)")
-    (table,) = Catalog().register_database(path)
+    (table,), _ = Catalog().register_database(path)
     (out,) = run(kernel, a_spec(a_scan(table, "SELECT sum(a)::BIGINT AS n FROM t", N), tables={"t": table}))
     assert rows(out) == [(10,)]
     with duckdb.connect(str(path)) as con:  # would fail while a kernel holds the file
