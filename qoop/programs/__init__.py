@@ -13,6 +13,7 @@ has each message (:mod:`qoop.adaptive.program_log`), so a rerun goes through the
     views/         views that are kept, and refreshed at the cost of what has changed
     parts.py       rows by a digest, in memory or in a folder
     file_rows.py   rows of files that several views read
+    shared_duckdb.py  the DuckDBs of all views of a session
     prepared.py    queries over rows of Arrow that are planned once
     folder_lock.py one process at a time uses a folder
     kinds.py       the classes of programs, for a rerun

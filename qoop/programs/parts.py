@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _TYPES = b"qoop_types"
 _ENDING = ".arrow"
+_VECTOR = 2048
+"""Rows for which DuckDB reserves memory in each column at least."""
 
 
 @value
@@ -55,7 +57,7 @@ class Parts:
     def put(self, digest: str, part: Part) -> Part:
         """Keep a part; returns it. Raises DiskFull."""
         if self._folder is None:
-            self._parts[digest] = part
+            part = self._parts[digest] = Part(_fitting(part.rows), part.columns)
             return part
         rows = part.rows.replace_schema_metadata({_TYPES: json.dumps(part.columns).encode()})
         path = self._folder / f"{digest}{_ENDING}"
@@ -86,3 +88,11 @@ class Parts:
         for name in os.listdir(self._folder) if self._folder.is_dir() else ():
             if name not in kept:
                 (self._folder / name).unlink(missing_ok=True)
+
+
+def _fitting(rows: pa.Table) -> pa.Table:
+    """The rows in no more memory than they need."""
+    if not 0 < len(rows) < _VECTOR:
+        return rows
+    copies = [pa.concat_arrays(one.chunks) if one.num_chunks == 1 else one for one in rows.columns]
+    return pa.table(copies, schema=rows.schema)

@@ -49,7 +49,7 @@ _Found = TypeVar("_Found")
 DATA_FILES = (*PARQUET, *CSV, *JSON)
 """The endings of names of files, each of which is a table."""
 
-_TEXTS = 256
+_TEXTS = 1024
 """Texts whose tables are cached, if they are not long."""
 
 
@@ -298,11 +298,17 @@ class SessionTables:
 
     def check_again(self, text: str) -> None:
         """Refresh the tables that a text may name, if their files have changed."""
+        with self.lock:
+            self.check_tables(self.named(text))
+
+    def check_tables(self, names: Iterable[str]) -> None:
+        """Refresh the tables of these names in lower case that are there, if their files have changed."""
         compared: set[str] = getattr(self._compared, "names", set())
         files_of: Callable[[Table], Found | None] = getattr(self._compared, "files_of", lambda _: None)
         with self.lock:
-            for name, table in self.named(text).items():
-                if name in compared:
+            for name in names:
+                table = None if name in compared else self.catalog.find(name)
+                if table is None:
                     continue
                 compared.add(name)
                 try:

@@ -413,7 +413,7 @@ def _checked(
     merging: Merging | None = None
     try:
         planning.take_leaf(tables[delta.fact], ())
-        merging = Merging(delta.growth, planning.columns(delta.leaf_sql), bound.settings)
+        merging = Merging(delta.growth, planning.columns(delta.leaf_sql), planning.merging_connection())
         found = merging.columns({one.name: planning.columns(one.text) for one in exact})
         if found == bound.columns:
             cuts = _cuts(delta, merging, tables, planning) if cut else "max_error reads samples of all joined rows"

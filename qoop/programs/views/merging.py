@@ -12,9 +12,10 @@ from qoop.catalog.lexer import quoted
 from qoop.catalog.sources.files import no_rows
 from qoop.programs.approximate.core import CORE
 from qoop.programs.prepared import Prepared, typed
-from qoop.query.statements.settings import Settings, opened
 
 if TYPE_CHECKING:
+    import duckdb
+
     from qoop.programs.approximate.eligibility import Columns
     from qoop.programs.approximate.growth import Growth, Term
 
@@ -23,13 +24,13 @@ _EXACT = "qoop_exact"
 
 
 class Merging:
-    """Merges the partial groups of one view. types: names and types of their columns. Not thread-safe."""
+    """Merges the partial groups of one view. types: names and types of their columns. connection: of this view, which
+    may be one to a DuckDB of all. Not thread-safe."""
 
-    def __init__(self, growth: Growth, types: Columns, settings: Settings) -> None:
+    def __init__(self, growth: Growth, types: Columns, connection: duckdb.DuckDBPyConnection) -> None:
         self._growth = growth
         self.types = types
-        self._connection = opened(settings, threads=1)
-        self._connection.execute("SET arrow_lossless_conversion = true")
+        self._connection = connection
         self._prepared = Prepared(self._connection)
 
     def close(self) -> None:
@@ -82,11 +83,11 @@ class Merging:
     def _create(self, name: str, rows: pa.Table | None, columns: Columns) -> None:
         """Make a table. rows: None: there are none."""
         if rows is None:
-            self._connection.execute(f"CREATE OR REPLACE TABLE {quoted(name)} AS {no_rows(columns)}")
+            self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {quoted(name)} AS {no_rows(columns)}")
             return
         arrow_input.register(self._connection, _EXACT, rows.rename_columns([column for column, _ in columns]))
         try:
-            self._connection.execute(f"CREATE OR REPLACE TABLE {quoted(name)} AS {typed(_EXACT, columns)}")
+            self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {quoted(name)} AS {typed(_EXACT, columns)}")
         finally:
             self._connection.unregister(_EXACT)
 
@@ -96,8 +97,10 @@ class Merging:
         own = self._own_sql(totals)
         if around is None:
             return own
-        self._connection.execute(f"CREATE OR REPLACE TABLE {CORE} AS {own}")
-        return around.text
+        around_sql = around.text.removeprefix("WITH ")
+        before = "WITH RECURSIVE" if around_sql.startswith("RECURSIVE ") else "WITH"
+        after = f", {around_sql.removeprefix('RECURSIVE ')}" if around_sql != around.text else f" {around_sql}"
+        return f"{before} {CORE} AS MATERIALIZED ({own}){after}"
 
     def _own_sql(self, totals: str) -> str:
         growth = self._growth

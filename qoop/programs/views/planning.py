@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,13 @@ from qoop.catalog.value import value
 from qoop.programs.approximate.eligibility import PIECES
 from qoop.programs.file_rows import FileRows
 from qoop.programs.parts import Part
+from qoop.programs.shared_duckdb import SharedDuckDB
 from qoop.programs.views.below.groups import groups_table
 from qoop.programs.views.small_leaves import SmallLeaves
 from qoop.query.tables import SessionTables
 
 if TYPE_CHECKING:
+    import duckdb
     import pyarrow as pa
 
     from qoop.adaptive.program_log import MessageLog
@@ -30,13 +32,16 @@ if TYPE_CHECKING:
     from qoop.query.statements.settings import Settings
 
 
+_LEAVES_MEMORY = "1GB"
+
+
 @value
 class ViewSession:
     """The parts of a session that views use.
 
     start: starts a job. folder: of created tables; None: they live in memory. log: a new log of a program's messages;
     it returns None if the session has no trace. slots: that other tenants leave to views now. sharing: the option
-    `view_sharing`.
+    `view_sharing`. leaves, merging: the DuckDBs of all views.
     """
 
     tables: SessionTables
@@ -47,6 +52,8 @@ class ViewSession:
     slots: Callable[[], float]
     sharing: str
     file_rows: FileRows = field(default_factory=FileRows)
+    leaves: SharedDuckDB = field(default_factory=partial(SharedDuckDB, files=True, memory_limit=_LEAVES_MEMORY))
+    merging: SharedDuckDB = field(default_factory=SharedDuckDB)
 
     def bind(self, text: str, before: Bound | None = None) -> tuple[Bound, Mapping[str, Table]]:
         """A query over the present tables, and these by lower-case name. before: see `SessionTables.bind_again`.
@@ -61,22 +68,24 @@ class ViewPlanning:
 
     def __init__(self, settings: Settings, session: ViewSession) -> None:
         self.settings = settings
-        self._tables = SessionTables.apart((), settings, locked=False)
-        self._planning = session.planning.apart(self._tables)
-        self._start = session.start
-        self._file_rows = session.file_rows
-        self._versions: dict[str, str] = {}
+        self._session = session
+        self._taken: dict[str, Table] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        self._tables = SessionTables.apart((), self.settings, locked=False)
+        self._planning = self._session.planning.apart(self._tables)
 
     def take(self, tables: Mapping[str, Table]) -> None:
         """Plan over these tables from now on."""
         for name, table in tables.items():
-            if self._versions.get(name) != table.version:
-                self._tables.adopt(replace(table, origin=None))  # a table without an origin is not read again
-                self._versions[name] = table.version
+            if name not in self._taken or self._taken[name].version != table.version:
+                made = self._taken[name] = replace(table, origin=None)  # a table without an origin is not read again
+                self._tables.adopt(made)
 
     def run(self, text: str) -> Result:
         """The rows of a query, by a job. Raises QueryError, and the errors of jobs."""
-        return self._start(self._planning.plan(text)).result()
+        return self._session.start(self._planning.plan(text)).result()
 
     def part(self, text: str) -> Part:
         """The same as a part."""
@@ -91,7 +100,11 @@ class ViewPlanning:
     @cached_property
     def small_leaves(self) -> SmallLeaves:
         """Computes leaves without a job."""
-        return SmallLeaves(self.settings, self._file_rows)
+        return SmallLeaves(self.settings, self._session.leaves, self._session.file_rows)
+
+    def merging_connection(self) -> duckdb.DuckDBPyConnection:
+        """A connection to the DuckDB that merges partial groups."""
+        return self._session.merging.connection(self.settings)
 
     def columns(self, text: str) -> Columns:
         """Names and types of the columns of a query."""
@@ -119,9 +132,19 @@ class ViewPlanning:
             self._tables.adopt(groups_table(types, None))  # the memory is free
         return found
 
+    def rest(self) -> None:
+        """Release plans, and the DuckDB that binds texts, some megabytes: small refreshes need neither."""
+        self._end()
+        self._begin()
+        for table in self._taken.values():
+            self._tables.adopt(table)
+
     def close(self) -> None:
         """Release the tables."""
         if "small_leaves" in self.__dict__:
             self.small_leaves.close()
+        self._end()
+
+    def _end(self) -> None:
         self._tables.shut()
         self._tables.close()

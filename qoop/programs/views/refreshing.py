@@ -68,6 +68,7 @@ class Refreshing:
         made_exact = before is not None and before.one_in > 1 and one_in == 1
         if before is not None and not (whole or again or made_exact) and before.bases == bases:
             return None
+        is_new = self._way is None
         way = self._way_over(bound, tables)
         if whole:
             self._parts.keep_only(())
@@ -89,6 +90,8 @@ class Refreshing:
                 one_in = 1 if found is None else one_in
                 rows = Result(computed, bound.columns, bound.settings)
                 self._parts.keep_only(turn.kept)
+                if is_new or whole:
+                    self._planning.rest()
                 read, trees, why_full = turn.rows_read, turn.trees, ""
                 if before is not None:
                     why_full = _remade(way, before, bases)

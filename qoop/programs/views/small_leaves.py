@@ -1,7 +1,7 @@
-"""Leaves of few rows: the view's own DuckDB computes them, which costs less cpu than planning and starting a job.
+"""Leaves of few rows: a DuckDB of all views computes them, which costs less cpu than planning and starting a job.
 
-It keeps the columns that leaves read of other tables, such as dimensions. Without that, each new file would read them
-again."""
+It keeps the columns that leaves read of other tables, such as dimensions, once for all views. Without that, each new
+file would read them again."""
 
 from __future__ import annotations
 
@@ -19,32 +19,36 @@ from qoop.catalog.errors import CatalogError
 from qoop.catalog.lexer import quoted
 from qoop.programs.prepared import Prepared
 from qoop.programs.views.query_limit import QueryLimit
-from qoop.query.statements.settings import Settings, opened
 
 if TYPE_CHECKING:
     from qoop.catalog.table import Columns, Table
     from qoop.programs.file_rows import FileRows
+    from qoop.programs.shared_duckdb import SharedDuckDB
+    from qoop.query.statements.settings import Settings
 
 MOST_ROWS = 400_000
 """Of all tables that a leaf reads: more rows are for a job, which can use all slots and be stopped."""
 
 _LIMIT = QueryLimit(2.0)
-_MEMORY = "512MB"
 
 
 class SmallLeaves:
-    """Computes leaves in the caller's thread. Not thread-safe. file_rows: rows that other views have read."""
+    """Computes leaves of one view in the caller's thread. Not thread-safe. shared: may read files. file_rows:
+    rows that other views have read."""
 
-    def __init__(self, settings: Settings, file_rows: FileRows) -> None:
+    def __init__(self, settings: Settings, shared: SharedDuckDB, file_rows: FileRows) -> None:
         self._file_rows = file_rows
-        self._connection = opened(settings, files=True, threads=1, memory_limit=_MEMORY)
-        self._connection.execute("SET arrow_lossless_conversion = true")
+        self._connection = shared.connection(settings)
         self._connection.execute("SET preserve_insertion_order = true")  # `FileRows` takes rows apart by file
         self._prepared = Prepared(self._connection)
+        self._shared = shared.copies(settings)
         self._copies: dict[str, tuple[str, frozenset[str]]] = {}  # version and columns, by name of table
 
     def close(self) -> None:
         """Release the memory."""
+        for name, (version, _) in self._copies.items():
+            self._shared.leave(self, self._connection, name, version)
+        self._copies.clear()
         self._connection.close()
 
     def rows(self, sql: str, pieces: Table, others: Mapping[str, Table], few: bool = False) -> pa.Table | None:
@@ -95,16 +99,23 @@ class SmallLeaves:
             self._copy(name, other, _columns_read(sql, other))
 
     def _copy(self, name: str, table: Table, columns: Collection[str]) -> None:
-        """Have these columns of a table as one of this DuckDB."""
+        """Have these columns of a table, or one if there are none, under this name."""
+        columns = columns or [table.columns[0][0]]
         version, there = self._copies.get(name, ("", frozenset()))
         if version == table.version and there >= set(columns):
             return
-        needed = there | set(columns) if version == table.version else frozenset(columns)
-        scan = self._scan(table, [column for column, _ in table.columns if column in needed])
+        needed = there.union(columns) if version == table.version else frozenset(columns)
+
+        def scan(required: Collection[str]) -> str:
+            return self._scan(table, [column for column, _ in table.columns if column in required])
+
         with _LIMIT.over(self._connection):
-            self._connection.execute(f"CREATE OR REPLACE TABLE {quoted(name)} AS {scan}")
-        table.check()
+            copy = self._shared.take(self, self._connection, table, needed, scan)
+        items = ", ".join(quoted(column) for column, _ in table.columns if column in needed)
+        self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS SELECT {items} FROM {copy}")
         self._copies[name] = table.version, needed
+        if version not in ("", table.version):
+            self._shared.leave(self, self._connection, name, version)
 
     def _scan(self, table: Table, columns: Sequence[str]) -> str:
         """A query for these columns of a table; of none, another one has its number of rows."""

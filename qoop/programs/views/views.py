@@ -120,6 +120,8 @@ class MaterializedViews:
         for view in self._all():
             with view.lock:
                 view.refreshing.close()
+        self._session.leaves.close()
+        self._session.merging.close()
 
     # Statements
 
@@ -280,7 +282,7 @@ class MaterializedViews:
     def _behind_one(self, name: str) -> float | None:
         view, tables = self._views[name.lower()], self._session.tables
         self._read_again(view)
-        tables.check_again(view.definition.text)
+        tables.check_tables(view.edition.bases)
         found = {one: tables.catalog.find(one) for one in view.edition.bases}
         _ = tables.pinned({one: table for one, table in found.items() if table is not None})
         view.changes = editions.times_of_changes(self._compared(view))
