@@ -78,7 +78,10 @@ _FOR_OTHERS, _PER_LIMIT = 350_000_000, 1.3
 """Bytes that a task alone leaves in a server: to the process, to short tasks and to texts that are bound. DuckDB 1.5.5
 takes 1.3 to 1.4 times its limit for a sort. With 0.9 of the memory, sorts of two users took 1.24 GB in a server of
 1 GB."""
-_MOST_SPARE = 2  # workers and kernels on top of the slots that stay, once they were needed
+_MOST_SPARE = 2  # kernels on top of the slots that stay, once they were needed
+_MOST_WORKERS = 8
+"""Workers that stay as long. To start one takes two handovers of the interpreter's lock: next to ten bombs, with two of
+them, a quarter of all attempts began in a new thread."""
 
 _NOTHING = Retention()
 
@@ -192,7 +195,7 @@ class LocalBackend:
                 self._events.put(Queued(spec.attempt))
             self._changed.notify()
         if spec.extra:
-            self._spare = max(self._spare, min(_MOST_SPARE, self._on_top()))  # their kernels stay warm
+            self._spare = max(self._spare, min(_MOST_WORKERS, self._on_top()))  # their kernels stay warm
             self._staff(self._slots)
 
     def _wait(self, node: QueueingNode, attempt: LocalAttempt, ticket: Ticket) -> None:
@@ -358,7 +361,7 @@ class LocalBackend:
             missing = max(0, slots + self._on_top() - self._present)
             self._present += missing
             self._changed.notify_all()
-        self._kernels.limit(slots + self._spare)
+        self._kernels.limit(slots + min(_MOST_SPARE, self._spare))
         for number in (next(self._numbers) for _ in range(missing)):
             worker = threading.Thread(target=self._worker, name=f"qoop-slot-{number}", daemon=True)
             self._workers.append(worker)

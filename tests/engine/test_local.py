@@ -8,6 +8,7 @@ import time
 import traceback
 import weakref
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -365,6 +366,20 @@ def test_threads_come_and_go_with_the_slots(tmp_path: Path) -> None:
         backend.resize(-1, None)
     backend.close()
     assert set(threading.enumerate()) <= before and list(tmp_path.iterdir()) == []
+
+
+def test_threads_of_extra_slots_stay_for_the_next_ones(backend: LocalBackend) -> None:
+    def worked() -> set[threading.Thread]:
+        specs = [replace(a_spec(LONG), extra=True) for _ in range(5)]
+        for spec in specs:
+            backend.start("local", spec)
+        until(lambda: all(queries(backend, spec) for spec in specs))
+        for spec in specs:
+            backend.stop(spec.attempt)
+        collect(backend, len(specs))
+        return {thread for thread in threading.enumerate() if thread.name.startswith("qoop-slot")}
+
+    assert worked() == worked()
 
 
 def test_kernels_are_replaced_when_memory_falls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
