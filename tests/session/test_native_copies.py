@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -217,3 +218,29 @@ def test_a_text_means_the_same_over_copies(session: Session, text: str) -> None:
     total(session, 1)
     assert copies_of(session)._copies
     assert session.sql(f"{text} LIMIT 9").fetchall() == before
+
+
+def test_a_copy_that_grows_with_its_table_has_the_rows_of_now(
+    session: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files are appended, replaced, removed and renamed between queries."""
+    monkeypatch.setattr(copies, "_GROWING", 0.0)
+    chance, read_grown = random.Random(1), 0
+    for number in range(24):
+        further = sorted((folder / "t").glob("b*.parquet"))
+        kind = chance.choice(("append", "replace", "remove", "rename")) if further else "append"
+        if kind in ("append", "replace"):
+            path = folder / "t" / f"b{number}.parquet" if kind == "append" else chance.choice(further)
+            write(path, 100 * number, 1 + number % 3)
+        elif kind == "remove":
+            chance.choice(further).unlink()
+        else:
+            chance.choice(further).rename(folder / "t" / f"b{number}.parquet")
+        ((theirs,),) = duckdb.execute(f"SELECT sum(k) FROM '{folder}/t/*.parquet'").fetchall()
+        for again in range(3):
+            assert total(session, 3 * number + again) == theirs
+            copies_of(session)
+        [made] = copies_of(session)._copies.values()
+        attached = [scan for _, scan in copies_of(session)._scans.values() if scan is not None]
+        read_grown += any(scan.table and made.name not in scan.files for scan in attached)
+    assert read_grown > 12
