@@ -146,7 +146,7 @@ def test_copies_are_removed_with_the_session(folder: Path, tmp_path: Path) -> No
     assert not list(spill.glob("qoop-*"))
 
 
-def test_queries_count_until_they_took_half_of_the_time_of_a_copy(
+def test_queries_count_until_they_took_a_part_of_the_time_of_a_copy(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copies, "_WORTH", 1e9)
