@@ -136,7 +136,7 @@ class _Program:
         self._loss = 0.0  # seconds of a refresh after that, as a running mean
         self.cost = RefreshCost()
         self._rows_a_second = 0.0
-        self._one_in = 1
+        self._one_in, self._unread = 1, 0.0
         self._gap = self._last = 0.0
         self._errors: dict[int, float] = {}
         self._measured = self._compared = self._clock.since_boot()
@@ -192,6 +192,7 @@ class _Program:
             rate = last.rows_read * last.one_in / max(now - self._measured, 0.001)
             self._rows_a_second += (rate - self._rows_a_second) * (_NEW if self.cost.count > 1 else 1.0)
         self._measured, self._one_in = now, last.one_in
+        self._unread = self._unread + last.rows_read * (last.one_in - 1) if last.one_in > 1 else 0.0
         if last.one_in > 1:
             self._errors[last.one_in] = last.error
         elif requested > 1:
@@ -207,8 +208,9 @@ class _Program:
         since, target = self.state.since, self.target
         lag = 0.0 if since is None else max(0.0, self._clock.now() - since)
         return ViewLoad(
-            target.lag, lag, self.cost, self._rows_a_second, target.max_error, dict(self._errors), self._one_in
-        )
+            target.lag, lag, self.cost, self._rows_a_second, target.max_error, dict(self._errors), self._one_in,
+            self._unread,
+        )  # fmt: skip
 
 
 class _Compared:

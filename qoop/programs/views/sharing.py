@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from qoop.catalog.value import value
@@ -34,6 +34,9 @@ _LATE = 0.75
 
 _FULL = 0.95
 """The part of the capacity that exact refreshes may need before the time is shared."""
+
+_SAMPLED_TO = 0.85
+"""The part of the capacity that refreshes need once views are sampled: with less to spare, many are late."""
 
 
 @value
@@ -145,7 +148,8 @@ class ViewLoad:
     """A view with a goal. lag: seconds. cost: of its refreshes. rows_a_second: by which its tables grow.
 
     max_error: its option; 0: it is always exact. errors: by `ONE_IN`, of the editions that were estimated; infinite:
-    the interval could not be kept. one_in: of the samples in its edition; 1: there are none.
+    the interval could not be kept. one_in: of the samples in its edition; 1: there are none. unread: rows that an exact
+    refresh reads for these.
     """
 
     goal: float
@@ -155,6 +159,7 @@ class ViewLoad:
     max_error: float = 0.0
     errors: Mapping[int, float] | None = None
     one_in: int = 1
+    unread: float = 0.0
 
     @property
     def every(self) -> float:
@@ -164,10 +169,11 @@ class ViewLoad:
     def demand(self, one_in: int) -> float:
         """The part of a thread's time that keeps up."""
         fixed, rate = self.cost.fixed_and_rate
-        return fixed / self.every + rate * self.rows_a_second / one_in
+        rows_a_second = self.rows_a_second + (self.unread / self.every if one_in == 1 else 0.0)
+        return fixed / self.every + rate * rows_a_second / one_in
 
-    def sharer(self) -> tuple[Sharer, tuple[int, ...]]:
-        """Its goals and choices for an allocation, and what each choice reads."""
+    def sharer(self, lag: float) -> tuple[Sharer, tuple[int, ...]]:
+        """Its goals and choices for an allocation at a lag, and what each choice reads."""
         found = [(self.demand(1), 1.0, 1)]
         for one_in in ONE_IN if self.max_error else ():
             error = self._error(one_in)
@@ -176,7 +182,7 @@ class ViewLoad:
         found.reverse()
         choices = tuple(Configuration(max(demand, _LITTLE), quality) for demand, quality, _ in found)
         goals = Goals(1 - self.max_error, self.every)
-        return Sharer(goals, choices, self.lag), tuple(one_in for _, _, one_in in found)
+        return Sharer(goals, choices, lag), tuple(one_in for _, _, one_in in found)
 
     def _error(self, one_in: int) -> float:
         """The predicted error: it rises as the root of the part that is not read does; unknown, that permitted."""
@@ -193,6 +199,9 @@ _LITTLE = 1e-9
 def shares(views: Mapping[str, ViewLoad], slots: float, sharing: str = "max-min") -> dict[str, Allotted]:
     """The share of each view, by name. slots: the part of a thread's time that all may take. sharing: of `POLICIES`.
 
+    What a view reads depends on the lag just before a refresh: at the present one most views can wait, so a shortage
+    would show when they are late.
+
     >>> cost = RefreshCost().after(0, 1.0)
     >>> shares({"v": ViewLoad(10.0, 0.0, cost, 0.0)}, 1.0)
     {'v': Allotted(slots=inf, one_in=1)}
@@ -202,8 +211,14 @@ def shares(views: Mapping[str, ViewLoad], slots: float, sharing: str = "max-min"
     if sum(one.demand(1) for one in views.values()) <= _FULL * slots:
         return dict.fromkeys(views, Allotted())
     names = sorted(views)
-    sharers = [views[name].sharer() for name in names]
+    now = _allotted([views[name].sharer(views[name].lag) for name in names], slots, sharing)
+    if not any(one.max_error for one in views.values()):
+        return dict(zip(names, now, strict=True))
+    just_before = [views[name].sharer(max(views[name].lag, views[name].every)) for name in names]
+    lasting = _allotted(just_before, _SAMPLED_TO * slots, sharing)
+    return {name: Allotted(one.slots, other.one_in) for name, one, other in zip(names, now, lasting, strict=True)}
+
+
+def _allotted(sharers: Sequence[tuple[Sharer, tuple[int, ...]]], slots: float, sharing: str) -> list[Allotted]:
     made = POLICIES[sharing]([sharer for sharer, _ in sharers], slots)
-    return {
-        name: Allotted(one.slots, reads[one.choice]) for name, one, (_, reads) in zip(names, made, sharers, strict=True)
-    }
+    return [Allotted(one.slots, reads[one.choice]) for one, (_, reads) in zip(made, sharers, strict=True)]

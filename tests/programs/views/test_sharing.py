@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -36,6 +37,21 @@ def test_a_view_that_permits_an_error_is_sampled_before_others_are_late() -> Non
     assert found["exact"].one_in == 1 and found["sampled"].one_in > 1
     assert found["exact"].slots >= 0.4 * 0.99
     assert shares(views, 2.0)["sampled"] == Allotted(inf, 1)
+
+
+def test_a_shortage_that_lasts_is_seen_before_any_view_is_late() -> None:
+    rows = costing(0.0, 0.001)
+    exact = {f"exact{n}": ViewLoad(60.0, 0.0, rows, 100.0) for n in range(5)}
+    found = shares(exact | {f"v{n}": ViewLoad(60.0, 0.0, rows, 140.0, 0.1) for n in range(5)}, 1.0)
+    reads = {name: one.one_in for name, one in found.items()}
+    assert min(reads[f"v{n}"] for n in range(5)) > 1 == max(reads[name] for name in exact)
+    assert 0.5 + sum(0.14 / reads[f"v{n}"] for n in range(5)) <= 0.8501
+
+
+def test_a_sample_stays_while_there_is_no_time_to_read_what_it_left() -> None:
+    view = ViewLoad(60.0, 0.0, costing(0.0, 0.001), 400.0, 0.1, {4: 0.02}, one_in=4)
+    assert shares({"v": view}, 1.0)["v"].one_in == 1
+    assert shares({"v": replace(view, unread=60_000.0)}, 1.0)["v"].one_in == 4
 
 
 def test_a_part_whose_interval_could_not_be_kept_is_not_chosen_again() -> None:
