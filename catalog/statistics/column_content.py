@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterator
 from hashlib import blake2b
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from qoop.catalog.errors import CatalogError
 from qoop.catalog.sources.parquet import ParquetSource
@@ -76,6 +75,8 @@ def _parts(column: pa.ChunkedArray) -> Iterator[pa.Buffer]:
     """The type and values of a column, and which rows have one: below a NULL each writer leaves other bytes. Texts are
     of one type, whichever the writer has noted."""
     if pa.types.is_dictionary(column.type):
+        import pyarrow.compute as pc  # 60 ms, and the thread of a query loads this module
+
         size = sum(pc.sum(pc.binary_length(one.dictionary).take(one.indices)).as_py() or 0 for one in column.chunks)
         if size > _MOST_DECODED:
             raise CatalogError("a column is too large to be compared")
