@@ -12,6 +12,7 @@ from ``u* - a_l (L + T - L^M)+`` to u*, which the allocation ``a* = D (1 + (L - 
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -204,17 +205,22 @@ def _spent(curves: Sequence[Curve], shares: Sequence[float], slots: float) -> li
     """The allocation after the slots that are left have gone to the largest gains a slot that they pay for."""
     made = list(shares)
     left = slots - sum(made)
-    gains = {place: _gain(one, made[place], left) for place, one in enumerate(curves)}
+    gains = [_by_gain(place, _gain(one, made[place], left)) for place, one in enumerate(curves)]
+    heapq.heapify(gains)
     while left > _LITTLE and gains:
-        place = max(gains, key=lambda one: (gains[one][0], -one))
-        rate, cost = gains[place]
-        if rate <= _LITTLE:
+        rate, place, cost = heapq.heappop(gains)
+        if -rate <= _LITTLE:
             break
         if cost <= left + _LITTLE:
             made[place] += cost
             left -= cost
-        gains[place] = _gain(curves[place], made[place], left)
+        heapq.heappush(gains, _by_gain(place, _gain(curves[place], made[place], left)))
     return made
+
+
+def _by_gain(place: int, gain: tuple[float, float]) -> tuple[float, int, float]:
+    """In an order of which the first has the largest gain a slot."""
+    return -gain[0], place, gain[1]
 
 
 def _gain(one: Curve, had: float, left: float) -> tuple[float, float]:

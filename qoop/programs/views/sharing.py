@@ -211,12 +211,13 @@ def shares(views: Mapping[str, ViewLoad], slots: float, sharing: str = "max-min"
     if sum(one.demand(1) for one in views.values()) <= _FULL * slots:
         return dict.fromkeys(views, Allotted())
     names = sorted(views)
-    now = _allotted([views[name].sharer(views[name].lag) for name in names], slots, sharing)
-    if not any(one.max_error for one in views.values()):
-        return dict(zip(names, now, strict=True))
     just_before = [views[name].sharer(max(views[name].lag, views[name].every)) for name in names]
-    lasting = _allotted(just_before, _SAMPLED_TO * slots, sharing)
-    return {name: Allotted(one.slots, other.one_in) for name, one, other in zip(names, now, lasting, strict=True)}
+    may_be_sampled = any(one.max_error for one in views.values())
+    reads = _allotted(just_before, _SAMPLED_TO * slots, sharing) if may_be_sampled else []
+    if reads and sharing == "max-min":  # refreshes begin by the ends of goals, whatever their slots
+        return dict(zip(names, reads, strict=True))
+    now = _allotted([views[name].sharer(views[name].lag) for name in names], slots, sharing)
+    return {name: Allotted(one.slots, other.one_in) for name, one, other in zip(names, now, reads or now, strict=True)}
 
 
 def _allotted(sharers: Sequence[tuple[Sharer, tuple[int, ...]]], slots: float, sharing: str) -> list[Allotted]:
