@@ -62,8 +62,8 @@ _UNREADABLE = (duckdb.IOException, duckdb.FatalException, duckdb.InternalExcepti
 
 _IN_DOUBT = "in doubt"
 
-_TELLS_TABLES_APART = re.compile("rowid", re.I)
-"""In texts for which a table differs from a view of it: a view lacks this column."""
+_TELLS_TABLES_APART = re.compile(r"rowid|\bmemory\b", re.I)
+"""In texts for which a table of a copy differs from a view of it: views lack that column, and are in that catalog."""
 
 WORN = 1_000
 """Tasks after which an instance gives way to a new one: each query leaves some KB in DuckDB until it is closed."""

@@ -204,6 +204,7 @@ def test_a_change_of_one_file_leaves_copies_of_others_in_memory(
     [
         "SELECT (SELECT rowid FROM t LIMIT 1) FROM (SELECT 5 AS rowid)",
         "SELECT count(*), count(t.k) FROM main.t AS t",
+        "SELECT count(*), count(memory.main.t.k) FROM memory.main.t",
         "SELECT count(*), min(k) FROM T",
         "WITH t AS (SELECT 7 AS k) SELECT k FROM t",
         "SELECT * FROM t NATURAL JOIN (SELECT 3 AS k)",
