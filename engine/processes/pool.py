@@ -104,7 +104,8 @@ class ProcessPool:
     def _check_memory(self, process: ChildProcess) -> None:
         """Raise OutOfMemory if all have too much, and the call of this process has the most. What is planned for each
         call may be less than they take, and more than is there: binding has no plan, and this process grows."""
-        if process.size < _SMALL or any(other.size > process.size for other in list(self._busy)):
+        others = [other.size for other in list(self._busy) if other.gives_way]  # a trusted call may have more
+        if process.size < _SMALL or max(others, default=0) > process.size:
             return
         total, most = self._total(), self._memory()
         if total > most:

@@ -31,7 +31,7 @@ _SLACK = 32 << 20  # bytes beyond the limit at which the process is killed: its 
 class Limits(NamedTuple):
     """The limits of a call. memory: bytes on top of what the idle process has. check: called some 50 times a second;
     raises what ends the call. urgent: seconds of the processor, after which the process goes behind all that are.
-    gives_way: the call fails if all processes have too much memory together and this call has the most."""
+    gives_way: the call fails if all processes have too much memory together, and it has the most of those that do."""
 
     memory: int
     check: Callable[[], object] = lambda: None
@@ -44,8 +44,8 @@ class ChildProcess:
     threads than the rest.
 
     id: of the process; 0 until its first call. niceness: of its calls, which may only rise. known: what its caller has
-    sent it before, and it still has. size: bytes that its call has taken, as last read. check_all: raises OutOfMemory
-    for a call that has to give way.
+    sent it before, and it still has. size: bytes that its call has taken, as last read. gives_way: see `Limits`.
+    check_all: raises OutOfMemory for a call that has to give way.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class ChildProcess:
     ) -> None:
         self._socket, self._ending, self._check_all = connection, ending, check_all
         self.size = 0
+        self.gives_way = False
         self.id = 0  # until the first frame
         self._handle: int | None = None
         self._files: ProcessFiles | None = None
@@ -105,6 +106,7 @@ class ChildProcess:
         """
         self._ended_well = False
         self._added = 0
+        self.gives_way = limits.gives_way
         try:
             self._begin(limits)
             self._seconds_before = self.cpu_seconds()
@@ -259,7 +261,7 @@ class ChildProcess:
         self.size = self.taken()
         if self.size > limits.memory + self._added + _SLACK:
             raise OutOfMemory(f"the query needs more than {(limits.memory + self._added) / 1e6:,.0f} MB")
-        if limits.gives_way:
+        if self.gives_way:
             self._check_all(self)
         used = self.cpu_seconds() - self._seconds_before  # also read once it is behind: so it is known to be long
         if self._urgent and used > limits.urgent:

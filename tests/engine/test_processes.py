@@ -321,7 +321,7 @@ def test_a_process_over_its_limit_is_killed_where_allocations_do_not_fail(
 
 
 def test_where_all_have_too_much_the_largest_call_gives_way() -> None:
-    small, large = 20 << 20, 150 << 20
+    small, large, trusted = 20 << 20, 150 << 20, 200 << 20
     most = math.inf
     released = []
     pool = ProcessPool(lambda: most, lambda: released.append(pool.size()))
@@ -335,14 +335,14 @@ def test_where_all_have_too_much_the_largest_call_gives_way() -> None:
     def hold(size: int) -> None:
         with pool.process() as process:
             try:
-                process.call(holds, [size], Limits(ROOMY.memory, check, gives_way=True))
+                process.call(holds, [size], Limits(ROOMY.memory, check, gives_way=size <= large))
             except (OutOfMemory, Cancelled) as error:
                 outcomes[size] = error
 
-    threads = [threading.Thread(target=hold, args=(size,)) for size in (small, large)]
+    threads = [threading.Thread(target=hold, args=(size,)) for size in (small, large, trusted)]
     for thread in threads:
         thread.start()
-    until(lambda: sorted(one.size // small for one in list(pool._busy)) == [1, large // small])
+    until(lambda: sorted(one.size // small for one in list(pool._busy)) == [1, large // small, trusted // small])
     most = anonymous_memory() - pool._of_program + large  # less than there is
     until(lambda: large in outcomes)
     assert str(outcomes[large]).startswith("the query has 15"), outcomes
