@@ -229,7 +229,8 @@ class AttemptRunner:
     def _is_isolated(self, spec: TaskSpec) -> bool:
         """True for a task whose text is not trusted, and, if tasks run in processes, for those that are long enough and
         can: functions of Python are in this process, and so are the connections to stores. True for a long one that
-        goes behind others at once: behind others in this process, it would hold locks for which all of them wait."""
+        goes behind others at once: behind others in this process, it would hold locks for which all of them wait.
+        Not for one on an extra slot, whose estimate is short: behind all in a process, it held the slot for seconds."""
         if spec.stage.opaque == ISOLATED:
             return True
         if spec.functions:
@@ -237,7 +238,8 @@ class AttemptRunner:
         sources = [spec.tables[item.table].source for item in spec.stage.table_inputs]
         if any(source.places().remote for source in sources):
             return False
-        if spec.stage.whole and self._is_long(spec.attempt.task.job) and not spec.profiled and spec.slicing is None:
+        alone = spec.stage.whole and not spec.profiled and spec.slicing is None
+        if alone and self._is_long(spec.attempt.task.job) and not spec.extra:
             return all(source.places().local or source.attach() for source in sources)  # none is in memory
         seconds = spec.stage.estimate.task_seconds / max(1.0, spec.resources.cpu)
         if seconds < self._least_seconds:

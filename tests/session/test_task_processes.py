@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -83,6 +84,10 @@ def test_long_tasks_of_a_server_run_in_processes_unless_rows_are_in_memory(facts
 
         assert not has_process(TEXTS[2])
         long.append("all")
+        start = session.backend.start
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(session.backend, "start", lambda machine, spec: start(machine, replace(spec, extra=True)))
+            assert not has_process(LONGER.replace("min(", "max("))
         assert not has_process(TEXTS[0]) and has_process(LONGER)
 
 
