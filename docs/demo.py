@@ -44,7 +44,7 @@ def main() -> None:
     data = arguments.data / f"tpcds-sf{arguments.scale:g}"
     make_data(console, data, arguments.scale)
     query = PAIRS if arguments.query is None else text(arguments.query)
-    with qoop.connect(slots=SLOTS, memory=MEMORY, staged=True) as session:
+    with qoop.connect(slots=SLOTS, memory=MEMORY, staged=True, reuse=False) as session:
         session.register_folder(data)
         undisturbed(console, session, query)
         job = disturbed(console, session, query)
