@@ -35,8 +35,10 @@ A short query passes through several threads of the server, each of which waits 
 an unknown tenant in a child may work for 0.05 s before it is known to be long.
 Measured in the 2 s after ten bombs of unknown tenants came to a new server, four runs of each: short queries took 44 ms
 in the mean and 103 in the 90th percentile. Without a niceness they took 61 and 188, alone 16 and 33. The 99th
-percentile was 0.26 s in both. Short queries of tenants with short ones have none: next to ten bombs a median that took
-5 ms of a CPU waited for one for up to 0.13 s, and held an extra slot meanwhile."""
+percentile was 0.26 s in both.
+
+Short queries of tenants with short ones have no niceness. With one, next to ten bombs, a median that used 5 ms of a CPU
+waited up to 0.13 s, and held an extra slot meanwhile."""
 
 BEHIND = 19
 """The niceness of processes that are behind."""
@@ -50,12 +52,13 @@ def usable_cpus() -> frozenset[int]:
 
 
 def go_behind(thread: int) -> None:
-    """Let others go before a thread, by its number in the system; nothing if it has ended, or not on Linux, where only
-    processes have a niceness.
+    """Let others go before a thread. thread: its number in the system. Without effect if the thread has ended. Without
+    effect outside of Linux, too: there only processes have a niceness.
 
-    It may hold the lock of the interpreter, or that of the process's memory, for which all others wait. So it goes
-    before processes that are behind: with their niceness, next to eight of them, a thread of this process waited for
-    the lock for 3.4 ms in the 99th percentile and 35 ms at most (means of six runs of 6 s), and now for 1.4 and 22."""
+    The thread may hold the lock of the interpreter, or that of the process's memory, and all others wait for these. So
+    it goes before processes that are behind. Next to eight of these, another thread waits for the interpreter's lock
+    for 1.4 ms in the 99th percentile and 22 ms at most (means of six runs of 6 s). With a niceness of 19 it waited for
+    3.4 and 35 ms."""
     if sys.platform == "linux":
         _lower(os.PRIO_PROCESS, thread, NICENESS)
 

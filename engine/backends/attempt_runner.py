@@ -213,10 +213,9 @@ class AttemptRunner:
         if self._is_isolated(spec):
             from qoop.engine.processes.isolated_kernel import IsolatedKernel  # as above
 
-            job = spec.attempt.task.job
-            urgent = URGENT if spec.stage.opaque == ISOLATED else math.inf
-            urgent = 0.0 if self._is_long(job) else urgent
-            yield IsolatedKernel(self.processes, self._folder, urgent, self._is_short(job))
+            yield IsolatedKernel(
+                self.processes, self._folder, self._urgent(spec), self._is_short(spec.attempt.task.job)
+            )
             return
         with self._kernels.taken() as kernel:
             try:
@@ -225,6 +224,12 @@ class AttemptRunner:
                 if is_fatal(error):
                     kernel.restart()
                 raise
+
+    def _urgent(self, spec: TaskSpec) -> float:
+        """Seconds of the processor after which a task in a child process goes behind others."""
+        if self._is_long(spec.attempt.task.job):
+            return 0.0
+        return URGENT if spec.stage.opaque == ISOLATED else math.inf
 
     def _is_isolated(self, spec: TaskSpec) -> bool:
         """True for a task whose text is not trusted, and, if tasks run in processes, for those that are long enough and

@@ -279,16 +279,19 @@ class NativeCopies:
         self._scratch = self._scratch or Scratch(self._parent, "copies")
         name = f"qoop copy {next(self._numbers)}"
         to = self._scratch.path / f"{name}.duckdb"
-        with self._lock:
-            first = self._current(table, _files(table)[0])
-        further = [file.file.path for file in _files(table)[1:]]
-        if further and first is None:
-            return None
+        file, *further = _files(table)
+        first = None  # the copy that is to grow
+        if further:
+            with self._lock:
+                first = self._current(table, file)
+            if first is None:
+                return None
         with contextlib.closing(Maker(self._scratch.path / "spill", self._makers_memory)) as maker:
             self._maker = maker
             try:
-                if further and first is not None:
-                    maker.grow(Path(first.path), first.table, _only(table, *further), to)
+                if first is not None:
+                    added = _only(table, *(one.file.path for one in further))
+                    maker.grow(Path(first.path), first.table, added, to)
                 else:
                     maker.make(table, to)
             except BaseException:
@@ -296,8 +299,8 @@ class NativeCopies:
                 raise
             finally:
                 self._maker = None
-        files, in_it = _identities(table, _files(table)), first.table if further and first is not None else table.name
-        return _Copy(files, in_it, name, str(to), to.stat().st_size)
+        in_it = table.name if first is None else first.table
+        return _Copy(_identities(table, _files(table)), in_it, name, str(to), to.stat().st_size)
 
     def _add(self, path: str, table: Table, made: _Copy | None) -> None:
         """The files of a table were copied, in place of the copy of their earlier versions; None: they could not be."""

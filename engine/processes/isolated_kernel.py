@@ -48,8 +48,7 @@ class IsolatedKernel:
     """Runs a task in a child process; `interrupt` kills the process.
 
     folder: for what DuckDB spills, and for rows that this process has in memory; removed with its end.
-    urgent: seconds of the processor after which a text goes behind others. short: see
-    `ProcessPool.process`.
+    urgent: seconds of the processor after which a text goes behind others. short: `urgent` of `ProcessPool.process`.
     """
 
     profile = None

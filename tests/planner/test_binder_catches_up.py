@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 
 import pytest
+from waits import until
 
 import qoop
 from qoop.planner.sql import bind
-from tests.support.waits import until
 
 COLUMN = (("x", "INTEGER"),)
 

@@ -308,11 +308,11 @@ class Cluster:
         return job in self._granter.long
 
     def is_short(self, job: JobId) -> bool:
-        """True for one that was, of a tenant whose last job was short. For any thread."""
+        """True for a job that `ExtraGrants.is_short` held for when it got its last slot. For any thread."""
         return job in self._granter.short
 
     def has_short(self, tenant: str) -> bool:
-        """True for a tenant whose last job that was believed to be short was so. For any thread."""
+        """See `ExtraGrants.has_short`."""
         return self._granter.extra is not None and self._granter.extra.has_short(tenant)
 
     def left_of(self, job: JobId) -> JobLeft | None:

@@ -42,11 +42,11 @@ class ExtraGrants:
         return late or rank is Rank.NOT_SHORT or not self._slots.is_brief(job.run)
 
     def is_short(self, job: ActiveJob) -> bool:
-        """True for a job that is believed to be short, of a tenant whose last one was."""
+        """True for a job whose estimate is short, of a tenant whose last short estimate was right."""
         return self.has_short(job.tenant) and self._slots.is_brief(job.run)
 
     def has_short(self, tenant: str) -> bool:
-        """True for a tenant whose last job that was believed to be short was so. For any thread."""
+        """True for a tenant whose last job with a short estimate was short. For any thread."""
         return self._slots.tenants.rank(tenant) is Rank.SHORT
 
     def promote(self) -> None:
