@@ -78,9 +78,10 @@ START = """
 import sys, duckdb
 opened, connect = [], duckdb.connect
 import threading
+before = len(sys.modules)
 duckdb.connect = lambda *all, **named: opened.append(threading.current_thread().name) or connect(*all, **named)
 {start}
-print(len(opened), sum(name.startswith("qoop") for name in sys.modules), len(sys.modules))
+print(len(opened), sum(name.startswith("qoop") for name in sys.modules), len(sys.modules) - before)
 print(sorted(name for name in {spared!r} if name in sys.modules))
 print(opened, file=sys.stderr)
 """
@@ -92,11 +93,12 @@ SPARED = (*HEAVY[:1], *HEAVY[3:], "difflib")
 
 @pytest.mark.parametrize(
     ("start", "most_databases", "most_modules"),
-    [(AS_COMMAND, 2, 440), (IN_PROGRAM, 3, 519)],
+    [(AS_COMMAND, 2, 292), (IN_PROGRAM, 3, 371)],
     ids=["command", "program"],
 )
 def test_a_start_opens_few_databases_and_loads_few_modules(start: str, most_databases: int, most_modules: int) -> None:
-    """A database takes 9 ms to open, a module of ours 0.3 ms to load."""
+    """A database takes 9 ms to open, a module of ours 0.3 ms to load. Modules that DuckDB loads by itself do not count:
+    these are 148 in 1.5.5, and 188 in 2.0.1."""
     text = START.format(start=start, spared=SPARED)
     usual = {**os.environ, "QOOP_STAGED": "off", "QOOP_GUARD": "meet"}
     ended = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True, env=usual)
