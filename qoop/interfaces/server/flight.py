@@ -116,15 +116,16 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         self._watch.end()
 
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:
-        """Say how to fetch the answer of a command."""
+        """Say how to fetch the answer of a command. The metadata is the id of its query."""
         with _as_flight():
             user, command = _user(context), descriptor.command
             text = self._text(user, command)
-            ticket, schema = (
-                (command, self._metadata(*self._read(command)).schema) if text is None else self._begun(user, text)
-            )
+            if text is None:
+                ticket, schema, id = command, self._metadata(*self._read(command)).schema, ""
+            else:
+                ticket, schema, id = self._begun(user, text)
             endpoint = flight.FlightEndpoint(ticket, [])
-            return flight.FlightInfo(schema, descriptor, [endpoint], -1, -1)
+            return flight.FlightInfo(schema, descriptor, [endpoint], -1, -1, app_metadata=id)
 
     def get_schema(self, context: Any, descriptor: Any) -> Any:
         """Say which columns the answer of a command has."""
@@ -208,10 +209,11 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         self._check_size(text)
         return text
 
-    def _begun(self, user: User, text: str) -> tuple[bytes, pa.Schema | None]:
-        """Start a query. Returns the ticket for its rows, and their columns, if they are known now."""
+    def _begun(self, user: User, text: str) -> tuple[bytes, pa.Schema | None, str]:
+        """Start a query. Returns the ticket for its rows, their columns, if they are known now, and its id."""
         query = self._service.begin(user, text, "flight")
-        return packed("TicketStatementQuery", (1, query.id + text)), None if query.job is None else query.job.schema
+        schema = None if query.job is None else query.job.schema
+        return packed("TicketStatementQuery", (1, query.id + text)), schema, query.id
 
     def _schema(self, user: User, text: str) -> pa.Schema | None:
         """The columns of a text's answer; None for one that is no query, or whose data say which there are."""

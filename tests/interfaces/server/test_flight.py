@@ -231,6 +231,18 @@ def test_a_query_that_nobody_fetches_is_cancelled_and_runs_again_for_who_comes_l
     client.close()
 
 
+def test_the_state_of_a_query_is_known_by_the_id_that_its_client_gets(world: World) -> None:
+    text = f"{SLOW} -- polled"
+    client, options = plain(world)
+    with client:
+        command = packed("CommandStatementQuery", (1, text))
+        id = client.get_flight_info(flight.FlightDescriptor.for_command(command), options).app_metadata.decode()
+        until(lambda: [(one["id"], one["state"]) for one in world.ask("GET", "/queries").rows()] == [(id, "running")])
+        assert world.ask("GET", "/queries", token=BEN).rows() == []
+        assert world.ask("DELETE", f"/queries/{id}").status == 204
+        until(lambda: [one["outcome"] for one in world.entries(text)] == ["cancelled"])
+
+
 def test_a_ticket_is_good_for_its_own_text_and_user(world: World) -> None:
     client, options = plain(world)
     command = packed("CommandStatementQuery", (1, "SELECT 'of ana' AS x"))
