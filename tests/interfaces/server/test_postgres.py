@@ -154,6 +154,14 @@ def test_transactions_settings_and_errors(world: World) -> None:
             connection.execute("SET TIME ZONE 'Asia/Nowhere'")
 
 
+@pytest.mark.parametrize("condition", ["WHERE xmin::text::bigint > 5", "ORDER BY t.ctid", "WHERE nix = 1"])
+def test_conditions_on_system_columns_are_refused_with_the_reason(world: World, condition: str) -> None:
+    with connected(world, autocommit=True) as connection, pytest.raises(psycopg.Error) as failed:
+        connection.execute(f"SELECT a FROM t {condition}")
+    hint = failed.value.diag.message_hint or ""
+    assert ("Rows have no versions here" in hint) == ("nix" not in condition)
+
+
 ZONED = (
     "SELECT date_trunc('day', TIMESTAMPTZ '2026-03-01 20:00:00+00') AS day, count(*) AS n FROM t",
     "SELECT hour(TIMESTAMPTZ '2026-03-01 20:00:00+00' + to_days(range::INTEGER)) AS hour FROM range(1)",  # in a child

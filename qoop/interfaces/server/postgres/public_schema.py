@@ -38,7 +38,7 @@ def without_public(text: str, session: Session, database: str = "") -> str:
     return done
 
 
-_SYSTEM_COLUMNS = ("ctid", "xmin", "xmax", "cmin", "cmax", "tableoid")
+SYSTEM_COLUMNS = ("ctid", "xmin", "xmax", "cmin", "cmax", "tableoid")
 
 
 def without_system_columns(text: str, session: Session) -> str:
@@ -48,7 +48,7 @@ def without_system_columns(text: str, session: Session) -> str:
     Only items of a SELECT, with casts or not: in a condition a NULL would leave out all rows.
     """
     lower = text.lower()
-    names = {name for name in _SYSTEM_COLUMNS if name in lower}
+    names = {name for name in SYSTEM_COLUMNS if name in lower}
     if not names or len(text) >= LONG:
         return text
     words = lexed(text).words

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from qoop.catalog.errors import (
+    BindError,
     Busy,
     Cancelled,
     CatalogError,
@@ -23,6 +24,7 @@ from qoop.catalog.errors import (
     UnknownTable,
 )
 from qoop.interfaces.server.postgres.messages import message, text
+from qoop.interfaces.server.postgres.public_schema import SYSTEM_COLUMNS
 
 _STATES: tuple[tuple[type[QoopError], str], ...] = (
     (NotKnown, "28P01"), (ParseError, "42601"), (Forbidden, "42501"), (UnknownTable, "42P01"), (QueryError, "42000"),
@@ -31,6 +33,8 @@ _STATES: tuple[tuple[type[QoopError], str], ...] = (
     (CatalogError, "58030"), (QoopError, "XX000"),
 )  # fmt: skip
 FAILED_TRANSACTION = "25P02"
+_SYSTEM_COLUMN = re.compile(rf'column (?:named )?"(?:{"|".join(SYSTEM_COLUMNS)})"')
+_NO_VERSIONS = "Rows have no versions here: system columns are NULL in a SELECT list, and in no condition or ORDER BY."
 _LINE = re.compile(r"^line (\d+): (.*)\n( *)\^", re.MULTILINE)
 
 
@@ -42,6 +46,8 @@ def failed(error: QoopError, statement: str = "", state: str = "", fatal: bool =
     if place is not None:  # the client shows the line
         summary = _LINE.split(summary)[0].rstrip()
     fields = {"S": word, "V": word, "C": state, "M": summary} | ({} if place is None else {"P": str(place)})
+    if isinstance(error, BindError) and _SYSTEM_COLUMN.search(summary):
+        fields["H"] = _NO_VERSIONS
     return message(b"E", *(key.encode() + text(value) for key, value in fields.items()), b"\0")
 
 
