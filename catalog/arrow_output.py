@@ -20,11 +20,12 @@ import duckdb
 import pyarrow as pa
 
 from qoop.catalog.by_text import by_text
+from qoop.catalog.lexer import rare
 
 _STREAMS_WHAT_IS_EXECUTED = duckdb.__version__.startswith("1.")
 _SUBMIT = getattr(duckdb.DuckDBPyConnection, "_submit", None)  # no part of the public interface
 _BATCH = 1 << 17
-_SEVERAL_PIPELINES = re.compile(r"\b(UNION|FULL|RIGHT|RECURSIVE)\b", re.I)
+_has_several_pipelines = rare(r"\b(?:union|full|right|recursive)\b", "union", "full", "right", "recursive")
 _NOT_TOP_LEVEL = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\([^()'\"]*\)")
 _ORDERED = re.compile(r"\bORDER\s+BY\b", re.I)
 
@@ -57,7 +58,7 @@ def has_several_pipelines(sql: str) -> bool:
     >>> has_several_pipelines("SELECT a FROM t"), has_several_pipelines("FROM t UNION ALL FROM u")
     (False, True)
     """
-    return _SEVERAL_PIPELINES.search(sql) is not None
+    return _has_several_pipelines(sql)
 
 
 def through_one_pipeline(sql: str) -> str:

@@ -33,6 +33,23 @@ _COMMENT = re.compile(r"--|/\*")
 _MOST_PARTS = 64
 
 
+def rare(pattern: str, *parts: str) -> Callable[[str], bool]:
+    """The test for a pattern that few texts hold, without regard to case. parts: in lower case; each match holds one of
+    them. To look for these first takes a tenth of the time.
+
+    >>> is_import = rare("^ *import ", "import")
+    >>> is_import(" IMPORT DATABASE 'd'"), is_import("SELECT important FROM t")
+    (True, False)
+    """
+    search = re.compile(pattern, re.I).search
+
+    def holds(text: str) -> bool:
+        lower = text.lower()
+        return any(part in lower for part in parts) and search(text) is not None
+
+    return holds
+
+
 class Lexeme(NamedTuple):
     """A word, number, sign … of a text. start: where it begins, in characters.
 

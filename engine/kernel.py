@@ -32,6 +32,7 @@ import pyarrow as pa
 from qoop.catalog import arrow_input, arrow_output
 from qoop.catalog.access import Access
 from qoop.catalog.errors import CatalogError, FunctionFailed
+from qoop.catalog.lexer import rare
 from qoop.catalog.opening import EXTENSIONS, as_value, listed
 from qoop.catalog.sources.file_stamp import File
 from qoop.catalog.sources.parquet import ParquetSource, reach
@@ -62,7 +63,7 @@ _UNREADABLE = (duckdb.IOException, duckdb.FatalException, duckdb.InternalExcepti
 
 _IN_DOUBT = "in doubt"
 
-_TELLS_TABLES_APART = re.compile(r"rowid|\bmemory\b", re.I)
+_tells_tables_apart = rare(r"rowid|\bmemory\b", "rowid", "memory")
 """In texts for which a table of a copy differs from a view of it: views lack that column, and are in that catalog."""
 
 WORN = 1_000
@@ -350,7 +351,7 @@ class Kernel:
         for item in spec.stage.inputs:
             if native := self.native.get(item.name):
                 instance.attach(native.files)
-                if native.table.lower() == item.name.lower() and not _TELLS_TABLES_APART.search(spec.stage.sql):
+                if native.table.lower() == item.name.lower() and not _tells_tables_apart(spec.stage.sql):
                     instance.drop_view(item.name)
                     databases += native.files
                 else:

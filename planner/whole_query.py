@@ -36,7 +36,15 @@ _READ = re.compile(r"(?:\bfrom\s+|\bjoin\s+|,\s*)(\w+)")
 _EQUALITY = r'[a-z_"][\w."]*\s*=\s*[a-z_"][\w."]*'
 _INEQUALITY = r"\b(?P<one>\w+)\.\w+\s*(?:[<>]=?|<>|!=)\s*(?!(?P=one)\b)\w+\.\w"
 _CORRELATED = r"\bnot\s+in\s*\(\s*select\b[^()]*\bwhere\b[^()]*=\s*\w+\.\w"
-_PAIRING = re.compile(rf"{_EQUALITY}[\s)]*\bor\b|\bor\b[\s(]*{_EQUALITY}|{_INEQUALITY}|{_CORRELATED}")
+_PAIRING = [
+    (word, re.compile(pattern))
+    for word, pattern in (
+        ("or", rf"{_EQUALITY}[\s)]*\bor\b|\bor\b[\s(]*{_EQUALITY}"),
+        ("not", _CORRELATED),
+        ("", _INEQUALITY),
+    )
+]
+"""Conditions that may try all pairs of rows, each with a word that it holds."""
 
 
 @value
@@ -78,7 +86,8 @@ def possible_pairs(text: str, sizes: Mapping[str, TableSize]) -> float:
     500000
     """
     text = text.lower()
-    if not _PAIRING.search(text):
+    words = {"", *_WORD.findall(text)}
+    if not any(word in words and pattern.search(text) for word, pattern in _PAIRING):
         return 0
     read = Counter(_READ.findall(text))
     rows = sorted(size.rows for name, size in sizes.items() for _ in range(max(1, read[name])))

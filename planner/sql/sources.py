@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Iterator
 
 from qoop.catalog.by_text import by_text
 from qoop.catalog.errors import BindError, ParseError
+from qoop.catalog.lexer import rare
 from qoop.planner.parse_tree import Names, Node, is_common_table, nodes, text_of, tree_of
 
-_SUSPECT = re.compile(
-    r"query|duckdb_|information_schema|pg_|sqlite_|pragma_|show|describe|\(\s*desc\s*\)|current_|txid_|stats|"
-    r"(?:limit|offset)\s+'",
-    re.I,
-)
+_WORDS = ("query", "duckdb_", "information_schema", "pg_", "sqlite_", "pragma_", "show", "describe", "current_",
+          "txid_", "stats")  # fmt: skip
+_begins_suspect = rare(rf"(?<![^\W\d])(?:{'|'.join(_WORDS)})", *_WORDS)
+_DESCRIBES = re.compile(r"\(\s*desc\s*\)|(?:limit|offset)\s+'")
 _NUMBER = re.compile(r"\s*[+-]?[\d_.]+(?:e[+-]?\d+)?\s*", re.I)
 _WORD = re.compile(r"\w+")
 _BY_TEXT = frozenset(("query", "query_table"))
@@ -77,7 +77,7 @@ def refuse_foreign(text: str, is_own: Callable[[str], bool]) -> None:
     ...
     qoop.catalog.errors.BindError: query_table() names tables by a text: write the names after FROM
     """
-    if not _SUSPECT.search(text):
+    if not (_begins_suspect(text) or _DESCRIBES.search(text.lower())):
         return
     for node, named in _nodes(text):
         if not (node.get("type") == "BASE_TABLE" and _hides_catalog(node, named, is_own)):

@@ -29,18 +29,8 @@ _KINDS = (
     "Result",
     "DuckDBPyRelation",
 )
-_BEFORE_TABLES = (
-    "FROM",
-    "JOIN",
-    ",",
-    "USING",
-    "TABLE",
-    "PIVOT",
-    "PIVOT_WIDER",
-    "UNPIVOT",
-    "DESCRIBE",
-    "DESC",
-    "SUMMARIZE",
+_BEFORE_TABLES = frozenset(
+    ", from join using table pivot pivot_wider unpivot describe desc summarize".split()  # noqa: SIM905
 )
 _BETWEEN = frozenset({__name__.partition(".")[0], "contextlib", "IPython"})
 """Packages between the program and the place that reads its variables."""
@@ -58,9 +48,11 @@ def names_where_tables_stand(text: str) -> tuple[str, ...]:
 
 def _names(text: str) -> Iterator[str]:
     words = lexed(text).words
-    for before, word, after in zip(words, words[1:], [*words[2:], None], strict=False):
-        begins = before.says(*_BEFORE_TABLES)
-        if begins and word.name and not (after is not None and after.text in ("(", ".", "=", ":")):
+    for place, before in enumerate(words[:-1]):
+        if before.text.lower() not in _BEFORE_TABLES or before.kind not in ("word", "mark"):
+            continue
+        word, after = words[place + 1], words[place + 2 : place + 3]
+        if word.name and not (after and after[0].text in ("(", ".", "=", ":")):
             yield word.name
 
 

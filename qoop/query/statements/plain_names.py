@@ -14,7 +14,7 @@ from functools import partial
 
 from qoop.catalog.by_text import by_text
 from qoop.catalog.errors import ParseError
-from qoop.catalog.lexer import Lexeme, behind_closing, lexed, quoted, without_end
+from qoop.catalog.lexer import Lexeme, behind_closing, lexed, quoted, rare, without_end
 from qoop.catalog.sources.files import sql_string
 from qoop.catalog.sources.register import CSV, JSON
 from qoop.catalog.stores.objects import without_options
@@ -24,7 +24,8 @@ from qoop.planner.sql.sources import base_tables, is_long, tables_read
 from qoop.query.statements.databases.schemas import OWN, TEMPORARY
 
 _SWEEP = "sweep"
-_MAY_ASK_CATALOG = re.compile(rf"duckdb_|information_schema|pg_|sqlite_|pragma_|\b{_SWEEP}\W*\(", re.I)
+_OF_CATALOG = ("duckdb_", "information_schema", "pg_", "sqlite_", "pragma_")
+_may_ask_catalog = rare(rf"{'|'.join(_OF_CATALOG)}|\b{_SWEEP}\W*\(", *_OF_CATALOG, _SWEEP)
 _CATALOG = re.compile(
     r"duckdb_(?:tables|columns|views|constraints|indexes|schemas|sequences)|pragma_(?:table_info|show)"
     r"|sqlite_(?:master|schema)|pg_(?:tables|views|class|attribute|namespace|index|indexes|constraint|sequence|sequences"
@@ -38,8 +39,8 @@ _ALONE = ("DESCRIBE", "DESC", "SUMMARIZE", "SHOW", "TABLE")
 
 _CATALOG_SCHEMAS = ("information_schema", "pg_catalog")
 
-_MAY_NAME_TEMPORARY = re.compile(rf"\b{TEMPORARY}\W*\.", re.I)
-_BY_TEXT = re.compile(r"\bquery(?:_table)?\W*\(", re.I)
+_may_name_temporary = rare(rf"\b{TEMPORARY}\W*\.", TEMPORARY)
+_may_query_by_text = rare(r"\bquery(?:_table)?\W*\(", "query")
 
 _GLOB = frozenset("*?[")
 
@@ -77,8 +78,8 @@ def with_plain_names(
     >>> with_plain_names("FROM pragma_table_info('a') WHERE pk", [], lambda expression: f"rows of {expression}")
     'FROM "rows of pragma_table_info(\\'a\\')" AS pragma_table_info WHERE pk'
     """
-    may_ask = catalog is not None and _MAY_ASK_CATALOG.search(text) is not None
-    temporary = temporary and _MAY_NAME_TEMPORARY.search(text) is not None
+    may_ask = catalog is not None and _may_ask_catalog(text)
+    temporary = temporary and _may_name_temporary(text)
     if is_long(text) or not (may_ask or default or temporary or any(_holds(text, name) for name in qualified)):
         return text
     try:
@@ -93,7 +94,7 @@ def with_queries(text: str) -> str:
     >>> with_queries("SELECT q.a FROM query('SELECT 1 AS a; -- it') AS q, query_table(['s.t', 'u'])")
     'SELECT q.a FROM (SELECT 1 AS a) AS q, (FROM "s"."t" UNION ALL FROM "u")'
     """
-    while not is_long(text) and _BY_TEXT.search(text):
+    while not is_long(text) and _may_query_by_text(text):
         written = _rewritten(text, list(_queries_by_text(text)))
         if written == text:
             break

@@ -16,7 +16,7 @@ import duckdb
 from qoop.catalog.by_text import by_text
 from qoop.catalog.duckdb_introspection import is_several, parsed, type_of
 from qoop.catalog.errors import ParseError, QueryError
-from qoop.catalog.lexer import LexedText, known_text, lexed, without_end
+from qoop.catalog.lexer import LexedText, known_text, lexed, rare, without_end
 from qoop.catalog.value import value
 from qoop.query.statements.databases.schemas import OWN, OfSchemas, ShowSchemas, schema_created, schema_dropped
 from qoop.query.statements.materialized import OfMaterialized, is_of_materialized, materialized
@@ -44,8 +44,9 @@ if TYPE_CHECKING:
     from qoop.query.statements.macros.reading import OfMacros
     from qoop.query.statements.prepared import OfSessionState
 
-_MAY_BE_OURS = re.compile(r"\b(?:alternatives|history|approximate|materialized)\b", re.I)
-_MAY_BE_PRAGMA = re.compile(r"\b(?:pragma|import)\b", re.I)
+_OURS = ("alternatives", "history", "approximate", "materialized")
+_may_be_ours = rare(rf"\b(?:{'|'.join(_OURS)})\b", *_OURS)
+_may_be_pragma = rare(r"\b(?:pragma|import)\b", "pragma", "import")
 _MAY_BE_MACRO = re.compile(r"\b(?:macro|function)\b", re.I)
 _IS_QUERY = re.compile(r"\s*(?:select|from|with|values)\b", re.I)
 
@@ -131,7 +132,7 @@ def statements(text: str) -> tuple[Statement, ...]:
     Raises ParseError for a text that DuckDB cannot parse, QueryError for statements that a session does not run.
     """
     _check_characters(text)
-    if _MAY_BE_OURS.search(text):
+    if _may_be_ours(text):
         parts = split(text)
         if any(_ours(Words(part)) or is_of_materialized(Words(part)) for part in parts):
             return tuple(one for part in parts for one in _of_part(part))
@@ -181,7 +182,7 @@ def query_text(text: str) -> str:
 
 def _parsed(text: str) -> list[_Parsed]:
     """The statements of a text."""
-    if _MAY_BE_PRAGMA.search(text):  # DuckDB rewrites a PRAGMA, and reads the files of an IMPORT
+    if _may_be_pragma(text):  # DuckDB rewrites a PRAGMA, and reads the files of an IMPORT
         parts = split(text)
         if any(map(_is_pragma, parts)):
             return [one for part in parts for one in ([_pragma(part)] if _is_pragma(part) else _parsed(part))]
