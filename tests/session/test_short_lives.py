@@ -258,6 +258,14 @@ def test_a_plan_goes_on_unless_another_ends_much_earlier() -> None:
     assert losses.first_to_end([one, candidate((25, 0.1))], slot, [begun, Done()]) == 1
 
 
+def test_a_plan_with_outputs_goes_on_with_longer_tasks_than_one_without() -> None:
+    """To plan again takes as long, and seldom finds a plan that ends so much earlier that the outputs are left."""
+    slot, losses = Resources(1), OutputLosses(True, 30.0)
+    begun = candidate((2, 1.0), (1, 18.0))
+    assert losses.ends(begun, slot, Done({"s0": 1})) and not losses.ends(begun, slot, Done())
+    assert not losses.ends(candidate((2, 1.0), (1, 24.0)), slot, Done({"s0": 1}))
+
+
 def test_a_task_longer_than_a_life_is_worse_than_any_number_of_shorter_ones() -> None:
     slot, nothing = Resources(1), [Done(), Done()]
     assert OutputLosses(True, 1.0).first_to_end([candidate((1, 1.1)), candidate((60, 0.2))], slot, nothing) == 1
