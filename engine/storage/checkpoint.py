@@ -33,7 +33,7 @@ from qoop.engine.storage.growing import Growing
 from qoop.engine.storage.guard import Ledger, Origin, Side, is_guarded, mismatch, set_aside
 from qoop.engine.storage.manifest import Saved, Unsaved
 from qoop.engine.storage.retention import KEEP_NOTHING, LossWarnings, Retention, open_checkpoints
-from qoop.engine.storage.segments import Damaged, joined, read_segment, spilled
+from qoop.engine.storage.segments import Damaged, copied, joined, read_segment, spilled
 from qoop.engine.storage.write_behind import Outcome, WriteBehind
 from qoop.engine.task import CheckpointKey, JobId
 from qoop.planner.plan import Signature
@@ -231,7 +231,7 @@ class Store:
                 if entry.jobs and job not in entry.jobs:
                     continue
                 entry.jobs.discard(job)  # none has it if it was read without being held
-                if not entry.jobs and not (entry.durable and entry.busy):
+                if not entry.jobs and not (entry.durable and entry.busy and entry.saved is None):
                     idle += [entry.committed.key] if entry.durable else []
                     self._idle(entry)
             self._trim_idle()
@@ -474,25 +474,44 @@ class Store:
                 entry = self._entries.first_to_spill()
                 if entry is None:
                     return
-                if entry.saved is not None:
+                saved, tables = entry.saved, entry.tables or ()
+                if saved is not None and self._directory is not None and self._directory.far:
                     self._entries.leave_memory(entry)
                     continue
                 entry.busy = True
-                tables = entry.tables
-            self._spill_entry(entry, tables or (), between)
+            self._spill_entry(entry, saved, tables, between)
 
-    def _spill_entry(self, entry: Entry, tables: tuple[pa.Table, ...], between: Callable[[], None]) -> None:
+    def _spill_entry(
+        self, entry: Entry, saved: Saved | None, tables: tuple[pa.Table, ...], between: Callable[[], None]
+    ) -> None:
         mapped: tuple[pa.Table, ...] | None = None
         try:
-            mapped = spilled(self._spill, tables, between)
-        except OSError as error:
-            raise DiskFull(f"cannot spill to {self._spill}: {error.strerror or error}") from error
+            mapped = self._moved(saved, tables, between)
         finally:
             with self._lock:
                 entry.busy = False
-                if mapped is not None and self._entries.get(entry.committed.key) is entry:
+                if (mapped or saved) is not None and self._entries.get(entry.committed.key) is entry:
                     entry.mapped = mapped
                     self._entries.leave_memory(entry)
+
+    def _moved(
+        self, saved: Saved | None, tables: tuple[pa.Table, ...], between: Callable[[], None]
+    ) -> tuple[pa.Table, ...] | None:
+        """The rows of an output in a file of this process. None: there is no space, and its durable file has them.
+
+        A copy of that file takes less than to write the rows again, or to read each partition from there.
+        """
+        if saved is not None:
+            try:
+                return copied(saved.path, saved.segments, self._spill)
+            except DiskFull:
+                return None
+            except CheckpointError:
+                pass  # the file was changed; the rows are still in memory
+        try:
+            return spilled(self._spill, tables, between)
+        except OSError as error:
+            raise DiskFull(f"cannot spill to {self._spill}: {error.strerror or error}") from error
 
     def _admit(self, came: int, total: int, between: Callable[[], None]) -> bool:
         """True if bytes that just came may stay in memory. total: all bytes of their output, which is being made."""

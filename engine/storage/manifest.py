@@ -127,7 +127,7 @@ class CheckpointDirectory:
     """
 
     far = False
-    writers = 1
+    writers = 2  # a small output does not wait until the disk has a large one
 
     def __init__(self, root: Path, budget: int | None = None, key: bytes | None = None) -> None:
         from qoop.engine.storage.users import Users  # most processes have no folder

@@ -11,14 +11,16 @@ by a writer of the file: where others can write to it and the user has chosen a 
 taken besides, and compared instead. What is spilled has none.
 
 A file that has a name is never mapped: cutting a mapped file short ends the process that touches the map (SIGBUS). It
-is read, or copied if it is large. Only copies and what is spilled are mapped, for their files have no name: no other
-process can reach them, and they are gone with the process, however that ends.
+is read; or it is copied, if it is large or this process has no memory for the rows that it wrote there. Only copies and
+what is spilled are mapped, for their files have no name: no other process can reach them, and they are gone with the
+process, however that ends.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
@@ -32,6 +34,8 @@ from qoop.catalog.stores.private import open_private
 from qoop.catalog.value import value
 
 if TYPE_CHECKING:
+    from io import FileIO
+
     import numpy as np
 
 ALIGNMENT = 64
@@ -208,38 +212,65 @@ def read_segment(path: Path, segment: Segment, folder: Path | None = None) -> pa
     Raises Damaged if the file is missing, too short, or does not hold what the index says, CheckpointError if it cannot
     be read for another reason.
     """
+    with _readable(path, segment.offset + segment.length) as file:
+        if folder is not None and segment.length >= _LARGE:
+            data = _copied(file, segment.offset, segment.length, folder)
+        else:
+            file.seek(segment.offset)
+            data = file.read_buffer(segment.length)
+        return _checked(segment, data, path)
+
+
+def copied(path: Path, segments: Sequence[Segment], folder: Path) -> tuple[pa.Table, ...]:
+    """The rows of all segments of a file, as `read_segment` reads a large one: each is compared with its checksum.
+
+    Raises as that does.
+    """
+    end = max(one.offset + one.length for one in segments)
+    with _readable(path, end) as file:
+        data = _copied(file, 0, end, folder)
+        return tuple(_checked(one, data.slice(one.offset, one.length), path) for one in segments)
+
+
+@contextlib.contextmanager
+def _readable(path: Path, end: int) -> Iterator[pa.NativeFile]:
+    """The file, which has as many bytes. Raises as `read_segment` does."""
     try:
         with pa.OSFile(str(path)) as file:
-            if file.size() < segment.offset + segment.length:  # before memory is taken for what an index says
+            if file.size() < end:  # before memory is taken for what an index says
                 raise Damaged(f"{path} is cut short: {file.size()} bytes")
-            file.seek(segment.offset)
-            if folder is not None and segment.length >= _LARGE:
-                data = _copied(file, segment.length, folder)
-            else:
-                data = file.read_buffer(segment.length)
-        check(segment, data, path)
-        return _rows(segment, data, path)
+            yield file
     except FileNotFoundError as error:
         raise Damaged(f"{path} is not there any more") from error
     except (OSError, pa.ArrowException) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
 
 
-def _copied(file: pa.NativeFile, length: int, folder: Path) -> pa.Buffer:
-    """The next bytes of a file, in one of our own. Raises OSError as the file does, DiskFull as its copy does."""
+def _copied(file: pa.NativeFile, offset: int, length: int, folder: Path) -> pa.Buffer:
+    """These bytes of a file, in one of our own. Raises OSError as the file does, DiskFull as its copy does."""
     path = folder / f"{os.urandom(8).hex()}.arrow"
     try:
-        with _reported(folder):
-            copy = open_private(path, "x")
-        with copy:
-            for start in range(0, length, _CHUNK):
-                chunk = memoryview(file.read(min(_CHUNK, length - start)))
-                with _reported(folder):
-                    write_all(copy, chunk)
+        with _reported(folder), open_private(path, "x") as copy:
+            _copy(file, copy, offset, length)
         with pa.memory_map(str(path)) as mapped:
             return mapped.read_buffer()
     finally:
         path.unlink(missing_ok=True)
+
+
+def _copy(file: pa.NativeFile, copy: FileIO, offset: int, length: int) -> None:
+    """Append these bytes of a file to another: by the system where it can, at 0.3 ns of cpu a byte instead of 1.7."""
+    if sys.platform != "linux":  # others send to sockets alone
+        file.seek(offset)
+        for start in range(0, length, _CHUNK):
+            write_all(copy, memoryview(file.read(min(_CHUNK, length - start))))
+        return
+    end = offset + length
+    while offset < end:
+        sent = os.sendfile(copy.fileno(), file.fileno(), offset, end - offset)
+        if not sent:  # the file is shorter now: its checksum says so
+            return
+        offset += sent
 
 
 @contextlib.contextmanager
@@ -297,6 +328,11 @@ class Spilling:
     def _mapped(self, runs: Sequence[Segment], data: pa.Buffer) -> pa.Table:
         tables = [_rows(one, data.slice(one.offset, one.length), self._path) for one in runs]
         return pa.concat_tables(tables) if tables else self._schema.empty_table()
+
+
+def _checked(segment: Segment, data: pa.Buffer, where: Path) -> pa.Table:
+    check(segment, data, where)
+    return _rows(segment, data, where)
 
 
 def _rows(segment: Segment, data: pa.Buffer, where: Path) -> pa.Table:

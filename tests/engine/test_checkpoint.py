@@ -20,6 +20,7 @@ from qoop.engine.events import Committed
 from qoop.engine.failures import Stopped
 from qoop.engine.storage import manifest
 from qoop.engine.storage.checkpoint import Store
+from qoop.engine.storage.manifest import checkpoint_name
 from qoop.engine.storage.retention import Retention
 from qoop.engine.storage.segments import read_segment, write_segments
 from qoop.engine.task import CheckpointKey
@@ -156,6 +157,30 @@ def test_durable_outputs_outlive_the_store(spill: Path, durable: Path) -> None:
     assert later.read(key(1), 1).schema == parts[1].schema
     later.close()
     assert files(spill) == []
+
+
+def test_durable_outputs_without_memory_lie_in_copies_that_no_writer_can_change(spill: Path, durable: Path) -> None:
+    """Unless there is no space for a copy, or the file was damaged before."""
+    store = Store(PLENTY, spill, Retention(durable))
+    copied, damaged, full = (put(store, number, durable=True) for number in range(3))
+    store.flush()
+    whole = {number: next(durable.glob(f"{checkpoint_name(key(number))}.*.arrow")) for number in range(3)}
+    os.truncate(whole[1], 100)
+    store.budget = sum(table.nbytes for table in full)
+    store.trim()
+    os.truncate(whole[0], 0)
+    assert store.spilled == sum(table.nbytes for table in [*copied, *damaged])
+    assert files(spill) == []
+    for number, parts in enumerate((copied, damaged)):
+        assert [store.read(key(number), part) for part in range(3)] == list(parts)
+    spill.rmdir()
+    store.budget = 0
+    store.trim()
+    assert store.used == 0
+    assert [store.read(key(2), part) for part in range(3)] == list(full)
+    store.release("job", [key(number) for number in range(3)])
+    assert not store.spilled
+    store.close()
 
 
 def test_without_a_directory_durable_means_nothing(store: Store, spill: Path) -> None:

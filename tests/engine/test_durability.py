@@ -277,6 +277,7 @@ def test_what_a_job_needed_may_go_once_it_was_released(
         store.flush()
     store.release("job", [key(1)])
     gate.open.set()
+    store.flush()
     store.put(facts(2), "job", [ROWS], durable=True)
     store.close()
     assert [saved.committed.key for saved in manifests(tmp_path / "kept")] == [key(2)]
