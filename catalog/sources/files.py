@@ -34,11 +34,12 @@ _MANIFEST = re.compile(r"_(\d+)\.(json|dropped)")
 @value
 class Found:
     """The files meant by a path. stamps: by path. hidden: the names in a folder at that path that begin with a dot or
-    an underscore. flat: the path is a folder without folders and links."""
+    an underscore. flat: the path is a folder without folders and links. linked: one of them has other names."""
 
     stamps: dict[str, Stamp]
     hidden: list[str]
     flat: bool = False
+    linked: bool = False
 
     @property
     def paths(self) -> list[str]:
@@ -56,8 +57,8 @@ def find_files(path: str, suffixes: tuple[str, ...]) -> Found:
     found = Found({}, [])
     with reading(path):
         if os.path.isdir(path):
-            flat = _add_files_below(path, suffixes, found.stamps, found.hidden)
-            return replace(found, flat=flat)
+            flat, linked = _add_files_below(path, suffixes, found.stamps, found.hidden)
+            return replace(found, flat=flat, linked=linked)
         if os.path.exists(path):
             return Found({path: file_stamp(path)}, [])
         if not glob.has_magic(path):
@@ -70,9 +71,12 @@ def find_files(path: str, suffixes: tuple[str, ...]) -> Found:
     return found
 
 
-def _add_files_below(folder: str, suffixes: tuple[str, ...], found: dict[str, Stamp], hidden: list[str]) -> bool:
-    """Relative to an open folder a stamp costs less, since its path is not looked up again. Returns `Found.flat`."""
-    before, flat = os.path.join(folder, ""), True
+def _add_files_below(
+    folder: str, suffixes: tuple[str, ...], found: dict[str, Stamp], hidden: list[str]
+) -> tuple[bool, bool]:
+    """Relative to an open folder a stamp costs less, since its path is not looked up again. Returns `Found.flat`, and
+    `Found.linked` of the files of this folder."""
+    before, flat, linked = os.path.join(folder, ""), True, False
     opened = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         with os.scandir(opened) as entries:
@@ -83,14 +87,16 @@ def _add_files_below(folder: str, suffixes: tuple[str, ...], found: dict[str, St
                     hidden.append(name)
                 elif (name.endswith(suffixes) or name.lower().endswith(suffixes)) and entry.is_file():
                     try:
-                        found[before + name] = stamp_of(entry.stat())
+                        status = entry.stat()
                     except FileNotFoundError:  # it has gone since
                         continue
+                    found[before + name] = stamp_of(status)
+                    linked = linked or status.st_nlink > 1
                 elif entry.is_dir(follow_symlinks=False):
                     _add_files_below(before + name, suffixes, found, [])
     finally:
         os.close(opened)
-    return flat
+    return flat, linked
 
 
 def _matches(pattern: str) -> Iterator[str]:

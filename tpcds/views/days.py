@@ -51,7 +51,7 @@ class Landing:
         for table in CHANNELS:
             (live / table).mkdir(parents=True)
             for day in self._days[: self._next]:
-                self._put(table, day, os.link)
+                self._put(table, day, shutil.copyfile)
 
     @property
     def left(self) -> int:

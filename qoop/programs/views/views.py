@@ -157,7 +157,8 @@ class MaterializedViews:
         """Make a new edition, if the tables have changed; returns the rows of the view. Raises UnknownTable, and what
         the query and its jobs raise; then the old edition stays."""
         view = self._view(statement.name)
-        self.refresh_view(view.definition.name, statement.full)
+        with self._session.tables.comparing_once(self._watching.found_now):
+            self.refresh_view(view.definition.name, statement.full)
         return view.edition.rows
 
     def refresh_view(self, name: str, full: bool = False, one_in: int = 1) -> bool:

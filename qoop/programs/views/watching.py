@@ -2,7 +2,8 @@
 
 A comparison stamps the files that the system has reported since the last one (inotify): those that came, were written
 to in place, replaced, renamed or removed. What it does not report are writes through a hard link in another folder, and
-through a memory map while that is open. So all files of a folder are stamped again, in at most `_FULL` of the time.
+through a memory map while that is open. So all files of a folder are stamped again, in at most `_FULL` of the time; and
+for each statement, if one had another name the last time.
 
 Only folders of files alone are watched, of file systems of this machine: others may change elsewhere. A folder that
 has other folders or links in it, or was replaced as a whole, is read in full each time.
@@ -114,17 +115,23 @@ class Watching:
         self._known: dict[str, _Known] = {}  # by folder
         self._reported: dict[int, set[str] | None] = {}  # names by number of folder; None: all are read
 
-    def found(self, table: Table) -> Found | None:
-        """The files of a table as they are now; None: its place is not watched. Raises SourceError."""
+    def found_now(self, table: Table) -> Found | None:
+        """As `found`, also the files that have changed just now; None, too, if a file has other names."""
+        return self.found(table, now=True)
+
+    def found(self, table: Table, now: bool = False) -> Found | None:
+        """The files of a table as they are now; None: its place is not watched. now: see `found_now`. Raises
+        SourceError."""
         source, origin = table.source, table.origin
         if origin is None or not isinstance(source, ParquetSource) or source.log or source.by_content:
             return None
         with self._lock:
             try:
-                return self._found(origin.place, origin.endings, source)
+                found = self._found(origin.place, origin.endings, source, now)
             except OSError:
                 self._forget(origin.place)
                 return None
+        return None if now and found is not None and found.linked else found
 
     def close(self) -> None:
         """End all watches."""
@@ -134,7 +141,7 @@ class Watching:
                 self._reports.close()
                 self._reports = None
 
-    def _found(self, place: str, endings: tuple[str, ...], source: ParquetSource) -> Found | None:
+    def _found(self, place: str, endings: tuple[str, ...], source: ParquetSource, now: bool) -> Found | None:
         if not os.path.isabs(place):
             return None
         status = os.stat(place)
@@ -146,7 +153,7 @@ class Watching:
         if names is None or known.files.stamps != source.stamps:  # others have read it since
             return self._read(place, endings, folder)
         if names or known.young:
-            changed = _with(known, place, endings, names)
+            changed = _with(known, place, endings, names, now)
             if changed is None:
                 return self._read(place, endings, folder)
             self._known[place] = known = changed
@@ -194,12 +201,13 @@ class Watching:
         self._numbers.pop(place, None)
 
 
-def _with(known: _Known, place: str, endings: tuple[str, ...], names: Set[str]) -> _Known | None:
+def _with(known: _Known, place: str, endings: tuple[str, ...], names: Set[str], at_once: bool) -> _Known | None:
     """The files of a folder after those of these names have changed; None: one is now something else.
 
     A file that has changed just now is left for the next comparison, but not twice: to have a stamp that a further
-    write changes, a refresh would wait for the next tick of the clock of files."""
+    write changes, a refresh would wait for the next tick of the clock of files. at_once: none is left."""
     stamps: dict[str, Stamp] = dict(known.files.stamps)
+    linked = known.files.linked
     now = dict[str, Stamp]()
     for name in names | known.young:
         if name[0] == "." or not name.lower().endswith(endings):
@@ -213,6 +221,9 @@ def _with(known: _Known, place: str, endings: tuple[str, ...], names: Set[str]) 
         if not stat.S_ISREG(status.st_mode):
             return None
         now[path] = stamp_of(status)
-    young = {path for path in unsettled(now)[0] if os.path.basename(path) not in known.young}
+        linked = linked or status.st_nlink > 1
+    left = () if at_once else unsettled(now)[0]
+    young = {path for path in left if os.path.basename(path) not in known.young}
     stamps |= {path: stamp for path, stamp in now.items() if path not in young}
-    return replace(known, files=replace(known.files, stamps=stamps), young=frozenset(map(os.path.basename, young)))
+    files = replace(known.files, stamps=stamps, linked=linked)
+    return replace(known, files=files, young=frozenset(map(os.path.basename, young)))

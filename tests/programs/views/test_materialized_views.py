@@ -157,6 +157,21 @@ def test_a_refresh_reads_the_new_files_alone(
     assert rounded(session.sql("FROM v").fetchall()) == expected(VIEWS["groups"], folder)
 
 
+def test_a_statement_counts_what_has_changed_just_now_also_by_another_name(
+    session: qoop.Session, folder: Path, tmp_path: Path
+) -> None:
+    put(folder, "linked", 500, 10)
+    other = tmp_path / "other"
+    other.hardlink_to(folder / "linked.parquet")
+    session.sql("CREATE MATERIALIZED VIEW v AS SELECT k, sum(v) AS s FROM sales GROUP BY k")
+    put(tmp_path, "later", 700, 10)
+    content = (tmp_path / "later.parquet").read_bytes()
+    for change in (lambda: put(folder, "new", 510, 10), lambda: other.write_bytes(content), other.unlink):
+        change()
+        session.sql("REFRESH MATERIALIZED VIEW v")
+        assert rounded(session.sql("FROM v").fetchall()) == expected("SELECT k, sum(v) FROM sales GROUP BY k", folder)
+
+
 def test_a_refresh_over_plain_views_reads_the_new_files_alone(session: qoop.Session, folder: Path) -> None:
     session.sql("CREATE VIEW kept AS SELECT k AS part, v FROM sales WHERE v > 3; CREATE VIEW shown AS FROM kept")
     query = "SELECT part, sum(v) AS s FROM shown WHERE part > 0 GROUP BY part"
@@ -208,7 +223,7 @@ def test_a_damaged_file_leaves_the_edition_and_is_named(session: qoop.Session, f
         ("SELECT median(v) AS m FROM sales", "quantile"),
         ("SELECT avg(DISTINCT v) AS d FROM sales", "DISTINCT"),
         ("SELECT stddev(v) AS d FROM sales", "stddev"),
-        ("SELECT mode(v) AS m FROM sales", "nor merged from parts"),
+        ("SELECT mode(greatest(v, 30)) AS m FROM sales", "nor merged from parts"),
         ("SELECT sum(v) AS s, now() AS t FROM sales", "differs from run to run"),
         ("SELECT k, sum(v) AS s FROM sales GROUP BY k HAVING sum(v) > (SELECT avg(v) FROM sales)", ""),
         (

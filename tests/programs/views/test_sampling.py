@@ -223,9 +223,9 @@ def test_the_errors_of_editions_hold(session: qoop.Session, folder: Path) -> Non
             )
             text = growth.round_sql.replace("qoop_piece_rows", str(GROUP))
             columns = tuple((row[0], row[1]) for row in connection.execute(f"DESCRIBE {text}").fetchall())
-            part = Part(connection.execute(text).to_arrow_table(), columns)
+            part = Part(connection.sql(text).to_arrow_table(), columns)
             connection.execute("CREATE OR REPLACE VIEW qoop_pieces AS FROM all_pieces")
-            exact = connection.execute(growth.rest_sql).to_arrow_table()
+            exact = connection.sql(growth.rest_sql).to_arrow_table()
         interim = Interim(40, 160, 0.05, Sizes(160.0 * GROUP, Moments.of(np.full(40, float(GROUP)))))
         found = estimated(growth, interim, [part], exact, types, planning.settings)
         if found is None:

@@ -188,3 +188,24 @@ def test_a_file_that_changes_just_now_is_left_for_the_next_comparison_once(world
     write(folder / "d.parquet", 3)
     second = watch.found(catalog.table("t"))
     assert second is not None and second.stamps == find_files(str(folder), (".parquet",)).stamps
+
+
+def test_a_statement_takes_a_file_that_changes_just_now_at_once(world, monkeypatch):
+    catalog, watch, folder = world
+    monkeypatch.setattr(watching, "unsettled", lambda stamps: (list(stamps), 1))
+    write(folder / "d.parquet", 2)
+    found = watch.found_now(catalog.table("t"))
+    assert found is not None and found.stamps == find_files(str(folder), (".parquet",)).stamps
+
+
+@pytest.mark.parametrize("reported", [True, False])
+def test_a_statement_lists_a_folder_if_a_file_has_another_name(world, reported):
+    catalog, watch, folder = world
+    if not reported:
+        (folder.parent / "other").hardlink_to(folder / "a.parquet")
+        NOW[0] = 2.0
+    else:
+        write(folder.parent / "other", 2)
+        (folder / "d.parquet").hardlink_to(folder.parent / "other")
+    assert watch.found_now(catalog.table("t")) is None
+    assert watch.found(catalog.table("t")) is not None
