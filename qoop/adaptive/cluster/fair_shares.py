@@ -79,6 +79,13 @@ class FairShares:
             own = self._granter.tenant_weight(terms)
             return self._driver.capacity.cpu * own / (own + sum(others.values()))
 
+    def run_beside(self, terms: Terms) -> bool:
+        """True while jobs of other tenants are there. terms: of a job of a tenant.
+
+        For any thread."""
+        with self._lock:
+            return any(job.tenant != terms.tenant for job in self._jobs.values())
+
     @contextmanager
     def group(self, terms: Terms, slots: int) -> Iterator[JobGroup]:
         """Within the block, jobs with the terms of the group have the weight of one. slots: until the next division.

@@ -4,7 +4,9 @@ The thread begins with the first view that has a goal. It compares the tables of
 refreshes one view at a time. Views whose comparisons are due at about the same time take part in one round. A
 comparison of a table serves all views for a part of their goals. Where their refreshes need more than the thread's
 time, `sharing.py` says which views are sampled. If sharing is not by the worst view, it also gives each view its share
-of the thread's time. While people's queries run, the thread rests, so that these keep their share.
+of the thread's time. People's queries come first: while they run, refreshes wait as long as their goals permit, and
+begin somewhat sooner, in pauses between queries. Where they cannot wait, the thread rests after each, so that queries
+keep their share.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from qoop.catalog.value import value
 from qoop.programs.views.freshness import (
     EXPECTED,
     IN_TIME,
+    SAFETY,
     Allotted,
     Freshness,
     Message,
@@ -63,6 +66,15 @@ _LEAST_PART = 0.05
 
 _LONGEST_REST = 2.0
 """Seconds that the thread rests after a refresh at most."""
+
+_SOONER = 0.1
+"""The part of its goal by which a refresh may begin sooner, in a pause between people's queries …"""
+
+_BUSY_SECONDS = 10.0
+"""… so long after the last one that was seen."""
+
+_LOOK_SECONDS = 0.005
+"""Between two looks at whether people's queries still run."""
 
 
 class Clock:
@@ -181,6 +193,12 @@ class _Program:
         seconds = max(self.state.seconds, self._loss) if self.loses else self.state.seconds
         return Due(since + IN_TIME * self.target.lag, seconds, self.target.lag)
 
+    def must(self, due: Due, sooner: float) -> float:
+        """The time by which the next refresh has to begin, if a change came just after the last comparison or before.
+        due: of `due`. sooner: see `TablesCompared.early`."""
+        compared = self._clock.now() - (self._clock.since_boot() - self._compared)
+        return min(due.end, compared + IN_TIME * self.target.lag) - SAFETY * due.seconds - sooner
+
     def measure(self, last: Refreshment, requested: int, seconds: float) -> None:
         """Learn from a refresh. requested: see `Refresh.one_in`."""
         now = self._clock.since_boot()
@@ -241,19 +259,22 @@ class _Compared:
 
 class Owner:
     """Refreshes views by their goals. log: a new log of a program's messages. slots: that other tenants leave
-    to views now; the thread uses one at most. sharing: of `allocation.POLICIES`. clock: None: the system's."""
+    to views now; the thread uses one at most. busy: queries of others run now. sharing: of `allocation.POLICIES`.
+    clock: None: the system's."""
 
     def __init__(
         self,
         views: Refreshed,
         log: Callable[[], MessageLog | None],
         slots: Callable[[], float] = lambda: 1.0,
+        busy: Callable[[], bool] = lambda: False,
         sharing: str = "max-min",
         clock: Clock | None = None,
     ) -> None:
         self._views, self._log = views, log
         self._clock = clock or Clock()
-        self._slots_now, self._sharing = slots, sharing
+        self._slots_now, self._busy, self._sharing = slots, busy, sharing
+        self._seen_busy = -math.inf  # the last time at which others' queries ran
         self._slots = 1.0  # the capacity, as a running mean
         self._shared = 0.0
         self._comparison = 0.0  # seconds of one, as a running mean
@@ -329,22 +350,42 @@ class Owner:
         begun = self._clock.since_boot()
         if min((program.next for program in self._programs.values()), default=math.inf) > begun:
             return
-        while self._serve_one() and self._clock.since_boot() < begun + _ROUND_SECONDS:
+        while not self._changed and self._serve_one() and self._clock.since_boot() < begun + _ROUND_SECONDS:
             pass
 
     def _serve_one(self) -> bool:
         """Refresh the first view that is due, and compare those before it; False: none is due."""
-        order = early({name: program.due() for name, program in self._programs.items()}, self._clock.now())
+        due = {name: program.due() for name, program in self._programs.items()}
+        order = {
+            name: sooner + (self._reserve if self._reserve <= _RESERVED * due[name].goal else 0.0)
+            for name, sooner in early(due, self._clock.now()).items()
+        }
+        until = min(self._programs[name].must(due[name], order[name]) for name in due)
+        if self._has_given_way(until):
+            return True
+        sooner_by = _SOONER if self._clock.since_boot() < self._seen_busy + _BUSY_SECONDS else 0.0
         for name, sooner in order.items():
             program = self._programs[name]
-            if self._reserve <= _RESERVED * program.target.lag:
-                sooner += self._reserve
+            sooner += sooner_by * program.target.lag
             if self._stopped or (
                 program.next <= self._clock.since_boot() + _EARLY * program.target.lag
                 and self._turn(name, program, sooner)
             ):
                 return not self._stopped
         return False
+
+    def _has_given_way(self, until: float) -> bool:
+        """Wait while queries of others run, at most until this time; False: it has come."""
+        has_waited = False
+        while not (self._stopped or self._changed) and self._busy():
+            self._seen_busy = self._clock.since_boot()
+            left = until - self._clock.now()
+            if left <= 0:
+                return False
+            with self._woken:
+                self._clock.wait(self._woken, min(_LOOK_SECONDS, left))
+            has_waited = True
+        return has_waited
 
     def _turn(self, name: str, program: _Program, sooner: float) -> bool:
         """Compare the tables of a view, and refresh it if that is due. Errors show in the status of the view.

@@ -40,8 +40,8 @@ class ViewSession:
     """The parts of a session that views use.
 
     start: starts a job. folder: of created tables; None: they live in memory. log: a new log of a program's messages;
-    it returns None if the session has no trace. slots: that other tenants leave to views now. sharing: the option
-    `view_sharing`. leaves, merging: the DuckDBs of all views.
+    it returns None if the session has no trace. slots: that other tenants leave to views now. busy: their jobs run now.
+    sharing: the option `view_sharing`. leaves, merging: the DuckDBs of all views.
     """
 
     tables: SessionTables
@@ -50,6 +50,7 @@ class ViewSession:
     folder: Path | None
     log: Callable[[], MessageLog | None]
     slots: Callable[[], float]
+    busy: Callable[[], bool]
     sharing: str
     file_rows: FileRows = field(default_factory=FileRows)
     leaves: SharedDuckDB = field(default_factory=partial(SharedDuckDB, files=True, memory_limit=_LEAVES_MEMORY))

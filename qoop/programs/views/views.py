@@ -105,7 +105,7 @@ class MaterializedViews:
         self._lock = threading.Lock()
         self._watching = Watching()
         self._losses = Losses()
-        self._owner = Owner(self, session.log, session.slots, session.sharing)
+        self._owner = Owner(self, session.log, session.slots, session.busy, session.sharing)
         self._open_folder()
         self._owner.wake()
 

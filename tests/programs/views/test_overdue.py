@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_right
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
@@ -15,6 +16,7 @@ from qoop.programs.views.owner import Clock, Owner, Refreshment, Target
 
 GOALS = (1.0, 2.0, 4.0, 8.0)
 COMPARISON = 0.0004  # seconds
+QUERY = 0.2  # seconds from the begin of a query to that of the next
 
 
 class World(Clock):
@@ -22,10 +24,11 @@ class World(Clock):
 
     load: the part of the thread's time that refreshes at 0.8 of all goals take. losses: of the changes, one in this
     number replaces files of every third view, whose refreshes then take four times as long; 0: none. reported:
-    those are reported to the owner. lags: of refreshes, over their goals.
+    those are reported to the owner. queries: the part of each `QUERY` in which one of others runs. lags: of refreshes,
+    over their goals. beside: for each refresh, whether it began beside queries.
     """
 
-    def __init__(self, views: int, load: float, losses: int = 0, reported: bool = True) -> None:
+    def __init__(self, views: int, load: float, losses: int = 0, reported: bool = True, queries: float = 0.0) -> None:
         self.draw = Random(1)
         self.seconds = {f"v{place:02}": self.draw.uniform(0.01, 0.02) for place in range(views)}
         unit = sum(each / (0.8 * GOALS[place % 4]) for place, each in enumerate(self.seconds.values())) / load
@@ -33,16 +36,25 @@ class World(Clock):
         self.at = 1000.0
         self.changes = [1000.0 + place * unit / 2 for place in range(1000)]
         self.losses, self.reported, self.losers = losses, reported, set(list(self.seconds)[::3])
+        self.queries = queries
         self.compared: set[str] = set()
         self.looked = 0
         self.taken = dict.fromkeys(self.seconds, 1000.0)
         self.ended: dict[str, list[float]] = {name: [] for name in self.seconds}
         self.lags: list[float] = []
+        self.beside: list[bool] = []
 
     def now(self) -> float:
         return self.at
 
     awake = since_boot = now
+
+    def wait(self, woken: threading.Condition, seconds: float) -> None:
+        self.at += seconds
+
+    def busy(self) -> bool:
+        """True while queries of others run."""
+        return self.at % QUERY < self.queries * QUERY
 
     def targets(self) -> dict[str, Target]:
         return {name: Target(goal) for name, goal in self.goals.items()}
@@ -74,6 +86,7 @@ class World(Clock):
             bisect_right(self.changes, self.taken[name]), bisect_right(self.changes, self.at)
         )
         self.taken[name] = self.at
+        self.beside.append(self.busy())
         self.at += self.seconds[name] * self.draw.uniform(0.7, 1.3) * (4 if dear else 1)
         self.lags.append((self.at - oldest) / self.goals[name])
         self.ended[name].append(self.at)
@@ -87,7 +100,7 @@ class World(Clock):
 
     def play(self, seconds: float) -> None:
         """Serve the views by the thread's own rounds for this time."""
-        served = Owner(self, lambda: None, clock=self)
+        served = Owner(self, lambda: None, busy=self.busy, clock=self)
         served._compared = owner._Compared(self.compared, self)
         served._follow_goals()
         while self.at < 1000.0 + seconds:
@@ -138,3 +151,14 @@ def test_views_of_long_goals_leave_time_for_refreshes_after_replaced_files(monke
     without = played(World(24, 0.8, 15))
     kept, late = (sum(lag > 1 for lag in one.lags) / len(one.lags) for one in (world, without))
     assert kept < 0.9 * late, (kept, late)
+
+
+def test_refreshes_begin_in_pauses_between_queries_and_are_in_time() -> None:
+    world = played(World(60, 0.2, queries=0.6))
+    late = sum(lag > 1 for lag in world.lags) / len(world.lags)
+    assert sum(world.beside) < 0.1 * len(world.beside) > 20 and late <= 0.02, (sum(world.beside), late)
+
+
+def test_refreshes_beside_queries_that_do_not_end_are_in_time() -> None:
+    world = played(World(60, 0.6, queries=1.0))
+    assert sum(lag > 1 for lag in world.lags) <= 0.02 * len(world.lags) and all(world.beside)
