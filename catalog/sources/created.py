@@ -35,8 +35,8 @@ from qoop.catalog.forks import forget_private, keep_private
 from qoop.catalog.sources.file_stamp import reading
 from qoop.catalog.sources.files import CREATED, is_present, manifests
 from qoop.catalog.sources.parquet import ParquetSource, open_written
-from qoop.catalog.stores.private import lock_now, make_folder, make_private
-from qoop.catalog.stores.whole_file import sync_paths, write_synced
+from qoop.catalog.stores.private import lock_now, make_folder, make_private, write_private
+from qoop.catalog.stores.whole_file import sync_paths, sync_together
 from qoop.catalog.table import MOST_COMPACTIONS, Columns, Compaction
 from qoop.catalog.value import value
 
@@ -303,10 +303,10 @@ def publish(folder: Path, manifest: Manifest | None) -> None:
     if manifest is not None and before is not None:
         manifest = replace(manifest, retired=_retired(folder, before, manifest.pieces, number))
     draft = folder / _DRAFT
-    if manifest is not None:
-        known = () if before is None else before.pieces
-        sync_paths(*(folder / piece for piece in manifest.pieces if piece not in known))
-    write_synced(draft, b"" if manifest is None else manifest.written())
+    known = () if before is None else before.pieces
+    came = () if manifest is None else [folder / piece for piece in manifest.pieces if piece not in known]
+    write_private(draft, b"" if manifest is None else manifest.written())
+    sync_together(draft, *came)
     os.replace(draft, folder / f"_{number}.dropped" if manifest is None else _path(folder, number))
     sync_paths(folder, *(() if found else (folder.parent,)))
 

@@ -6,10 +6,12 @@ import contextlib
 import fcntl
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from qoop.catalog.stores.private import make_folder, open_private, write_all
 
+_SYNCED = 4  # files at once
 _PREFIX, _SUFFIX = ".qoop-", ".tmp"
 _cleaned_folders: set[str] = set()  # folders without drafts of processes that have ended
 
@@ -73,8 +75,21 @@ def write_synced(path: Path, data: bytes) -> None:
 def sync_paths(*paths: Path) -> None:
     """Make files, and the names in folders, survive a power failure. Raises OSError."""
     for path in paths:
-        opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)
+        _sync(path)
+
+
+def sync_together(*paths: Path) -> None:
+    """The same at once: a file system may write several files to the disk with one flush of it. Raises OSError."""
+    if len(paths) < 2:
+        sync_paths(*paths)
+    else:
+        with ThreadPoolExecutor(_SYNCED) as threads:
+            list(threads.map(_sync, paths))
+
+
+def _sync(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
