@@ -436,7 +436,7 @@ class Session(Programs):
                 start = partial(weakly(self.start), resume=self.config.reuse, terms=terms)
                 session = ViewSession(
                     self._tables, self.planning, start, self.config.tables, self.cluster.program_log,
-                    partial(self.cluster.shares.slots_for, terms), partial(self.cluster.shares.run_beside, terms),
+                    partial(self.cluster.shares.slots_for, terms), partial(self.cluster.shares.others_run, terms),
                     self.config.view_sharing,
                 )  # fmt: skip
                 self._parts.views.append(MaterializedViews(session))

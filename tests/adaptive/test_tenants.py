@@ -251,9 +251,9 @@ def test_a_tenant_without_jobs_knows_the_slots_that_others_would_leave_it() -> N
         backend, clock=clock, thread=False, options=ClusterOptions(tenants={"views": 0.5, "x": 1.0, "y": 1.5})
     )
     views = Terms("views")
-    assert cluster.shares.slots_for(views) == 3.0 and not cluster.shares.run_beside(views)
+    assert cluster.shares.slots_for(views) == 3.0 and not cluster.shares.others_run(views)
     for tenant in ("x", "x", "y"):
         cluster.submit(JobRequest(plan(tenant, 1), terms=Terms(tenant)))
     cluster.step()
     assert cluster.shares.slots_for(views) == pytest.approx(3 * 0.5 / (0.5 + 1.0 + 1.5))
-    assert cluster.shares.run_beside(views) and cluster.shares.run_beside(Terms("x"))
+    assert cluster.shares.others_run(views) and cluster.shares.others_run(Terms("x"))

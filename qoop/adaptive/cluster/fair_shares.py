@@ -79,7 +79,7 @@ class FairShares:
             own = self._granter.tenant_weight(terms)
             return self._driver.capacity.cpu * own / (own + sum(others.values()))
 
-    def run_beside(self, terms: Terms) -> bool:
+    def others_run(self, terms: Terms) -> bool:
         """True while jobs of other tenants are there. terms: of a job of a tenant.
 
         For any thread."""

@@ -71,10 +71,10 @@ _SOONER = 0.1
 """The part of its goal by which a refresh may begin sooner, in a pause between people's queries …"""
 
 _BUSY_SECONDS = 10.0
-"""… so long after the last one that was seen."""
+"""… so long after the last one that was noticed."""
 
-_LOOK_SECONDS = 0.005
-"""Between two looks at whether people's queries still run."""
+_CHECK_SECONDS = 0.005
+"""Between two checks whether people's queries still run."""
 
 
 class Clock:
@@ -274,7 +274,7 @@ class Owner:
         self._views, self._log = views, log
         self._clock = clock or Clock()
         self._slots_now, self._busy, self._sharing = slots, busy, sharing
-        self._seen_busy = -math.inf  # the last time at which others' queries ran
+        self._last_busy = -math.inf  # the last time at which others' queries ran
         self._slots = 1.0  # the capacity, as a running mean
         self._shared = 0.0
         self._comparison = 0.0  # seconds of one, as a running mean
@@ -361,9 +361,9 @@ class Owner:
             for name, sooner in early(due, self._clock.now()).items()
         }
         until = min(self._programs[name].must(due[name], order[name]) for name in due)
-        if self._has_given_way(until):
+        if self._gives_way(until):
             return True
-        sooner_by = _SOONER if self._clock.since_boot() < self._seen_busy + _BUSY_SECONDS else 0.0
+        sooner_by = _SOONER if self._clock.since_boot() < self._last_busy + _BUSY_SECONDS else 0.0
         for name, sooner in order.items():
             program = self._programs[name]
             sooner += sooner_by * program.target.lag
@@ -374,16 +374,16 @@ class Owner:
                 return not self._stopped
         return False
 
-    def _has_given_way(self, until: float) -> bool:
+    def _gives_way(self, until: float) -> bool:
         """Wait while queries of others run, at most until this time; False: it has come."""
         has_waited = False
         while not (self._stopped or self._changed) and self._busy():
-            self._seen_busy = self._clock.since_boot()
+            self._last_busy = self._clock.since_boot()
             left = until - self._clock.now()
             if left <= 0:
                 return False
             with self._woken:
-                self._clock.wait(self._woken, min(_LOOK_SECONDS, left))
+                self._clock.wait(self._woken, min(_CHECK_SECONDS, left))
             has_waited = True
         return has_waited
 

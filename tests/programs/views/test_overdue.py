@@ -25,7 +25,7 @@ class World(Clock):
     load: the part of the thread's time that refreshes at 0.8 of all goals take. losses: of the changes, one in this
     number replaces files of every third view, whose refreshes then take four times as long; 0: none. reported:
     those are reported to the owner. queries: the part of each `QUERY` in which one of others runs. lags: of refreshes,
-    over their goals. beside: for each refresh, whether it began beside queries.
+    over their goals. next_to: for each refresh, whether it began next to queries.
     """
 
     def __init__(self, views: int, load: float, losses: int = 0, reported: bool = True, queries: float = 0.0) -> None:
@@ -42,7 +42,7 @@ class World(Clock):
         self.taken = dict.fromkeys(self.seconds, 1000.0)
         self.ended: dict[str, list[float]] = {name: [] for name in self.seconds}
         self.lags: list[float] = []
-        self.beside: list[bool] = []
+        self.next_to: list[bool] = []
 
     def now(self) -> float:
         return self.at
@@ -86,7 +86,7 @@ class World(Clock):
             bisect_right(self.changes, self.taken[name]), bisect_right(self.changes, self.at)
         )
         self.taken[name] = self.at
-        self.beside.append(self.busy())
+        self.next_to.append(self.busy())
         self.at += self.seconds[name] * self.draw.uniform(0.7, 1.3) * (4 if dear else 1)
         self.lags.append((self.at - oldest) / self.goals[name])
         self.ended[name].append(self.at)
@@ -156,9 +156,9 @@ def test_views_of_long_goals_leave_time_for_refreshes_after_replaced_files(monke
 def test_refreshes_begin_in_pauses_between_queries_and_are_in_time() -> None:
     world = played(World(60, 0.2, queries=0.6))
     late = sum(lag > 1 for lag in world.lags) / len(world.lags)
-    assert sum(world.beside) < 0.1 * len(world.beside) > 20 and late <= 0.02, (sum(world.beside), late)
+    assert sum(world.next_to) < 0.1 * len(world.next_to) > 20 and late <= 0.02, (sum(world.next_to), late)
 
 
-def test_refreshes_beside_queries_that_do_not_end_are_in_time() -> None:
+def test_refreshes_next_to_queries_that_do_not_end_are_in_time() -> None:
     world = played(World(60, 0.6, queries=1.0))
-    assert sum(lag > 1 for lag in world.lags) <= 0.02 * len(world.lags) and all(world.beside)
+    assert sum(lag > 1 for lag in world.lags) <= 0.02 * len(world.lags) and all(world.next_to)
