@@ -60,7 +60,8 @@ def _delta(growth: Growth | NotGrowing) -> Delta | str:
     if isinstance(growth, NotGrowing):
         return growth.reason
     name = growth.fact.name
-    apart = sorted({one.op.replace("_", " ") for one in growth.terms if one.op not in _MERGED})
+    words = {"quantile_cont": "median or quantile", "quantile_disc": "quantile"}
+    apart = sorted({words.get(one.op, one.op.replace("_", " ")) for one in growth.terms if one.op not in _MERGED})
     if apart:
         return f"its {', '.join(apart)} cannot be merged from parts"
     if not has_files(growth.fact.source):

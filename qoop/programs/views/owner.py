@@ -360,8 +360,9 @@ class Owner:
             name: sooner + (self._reserve if self._reserve <= _RESERVED * due[name].goal else 0.0)
             for name, sooner in early(due, self._clock.now()).items()
         }
-        until = min(self._programs[name].must(due[name], order[name]) for name in due)
-        if self._gives_way(until):
+        if self._busy() and self._gives_way(
+            min(self._programs[name].must(one, order[name]) for name, one in due.items())
+        ):
             return True
         sooner_by = _SOONER if self._clock.since_boot() < self._last_busy + _BUSY_SECONDS else 0.0
         for name, sooner in order.items():
