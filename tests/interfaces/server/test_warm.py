@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 _PROGRAM = """
 import asyncio
 import gc
@@ -25,6 +27,38 @@ with qoop.connect(slots=2, memory="1GB", locked=True) as session:
     kinds = ("planner", "pandas.core", "anyio")
     print(*sorted(name for name in set(sys.modules) - before if any(kind in name for kind in kinds)))
 """
+
+_CYCLES = """
+import gc, weakref
+from qoop.interfaces.commands.serve_loading import SearchOnce
+
+class Node:
+    def __init__(self):
+        self.itself = self
+
+def outlives(collections):
+    node = Node()
+    dead = weakref.ref(node)
+    gc.collect()
+    frozen = gc.get_freeze_count()
+    del node
+    for _ in range(collections):
+        gc.collect(1)
+        gc.collect()
+    return dead() is not None, frozen > 0
+
+gc.callbacks.append(SearchOnce(seconds={seconds}))
+print(*outlives(2))
+"""
+
+
+@pytest.mark.parametrize(("seconds", "lives"), [(3600.0, True), (0.0, False)])
+def test_a_full_search_for_cycles_looks_at_what_came_since_the_last_and_after_a_while_at_all(
+    seconds: float, lives: bool
+) -> None:
+    text = _CYCLES.replace("{seconds}", str(seconds))
+    found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == [str(lives), "True"]
 
 
 def test_the_first_long_query_loads_no_planner() -> None:
