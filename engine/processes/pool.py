@@ -15,7 +15,7 @@ from qoop.engine.processes.nursery import Nursery
 from qoop.engine.processes.process import ChildProcess
 
 _WARM = 2  # processes that wait, of each niceness
-_MOST = 4  # that wait after their calls: more come at once than are needed on the whole
+_MOST = 6  # that wait after their calls: more come at once than are needed on the whole
 _SMALL = 32 << 20  # bytes up to which a call does not give way: little would come free
 _OF_PROCESS = 8 << 20  # bytes that a process without work has, besides those that it shares with its nursery
 _WORTH_A_START = 15.0  # seconds of work; to start the first process takes half a second of a CPU
@@ -90,16 +90,26 @@ class ProcessPool:
         finally:
             with self._lock:
                 self._busy.discard(process)
-                may_wait = len(self._idle) < _MOST or self._number(niceness) < _WARM
-                keep = process.fit and not self._closed and may_wait
-                if keep:
-                    self._idle.append(process)
-                else:
-                    self._ended_seconds += process.cpu_seconds()
-                    self._ended_nice += process.nice_seconds
-            if not keep:
-                process.kill()
+                ends = self._put_back(process)
+            if ends is not None:
+                ends.kill()
             self.warm()
+
+    def _put_back(self, process: ChildProcess) -> ChildProcess | None:
+        """Have a process wait for its next call, or one that has not worked yet make room for it. Returns the one that
+        is to end. Under the lock."""
+        alike = [one for one in self._idle if one.niceness == process.niceness]
+        if not process.fit or self._closed:
+            ends: ChildProcess | None = process
+        elif len(self._idle) < _MOST or len(alike) < _WARM:
+            ends = None
+        else:
+            ends = next((one for one in alike if not one.id), process)
+        self._idle = [one for one in (*self._idle, process) if one is not ends]
+        if ends is not None:
+            self._ended_seconds += ends.cpu_seconds()
+            self._ended_nice += ends.nice_seconds
+        return ends
 
     def _check_memory(self, process: ChildProcess) -> None:
         """Raise OutOfMemory if all have too much, and the call of this process has the most. What is planned for each

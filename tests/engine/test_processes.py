@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ from qoop.catalog.priority import BEHIND, go_behind, keep_starter
 from qoop.engine.memory import ProcessFiles, anonymous_memory
 from qoop.engine.processes.child import Reply
 from qoop.engine.processes.isolated_task import CODEC, IsolatedTask
-from qoop.engine.processes.pool import ProcessPool
+from qoop.engine.processes.pool import _MOST, ProcessPool
 from qoop.engine.processes.process import Limits
 from qoop.planner.sql.bind import BinderContents
 from qoop.query.isolation import isolated_texts
@@ -309,6 +309,20 @@ def test_urgent_calls_have_processes_that_have_worked_and_others_leave_them_thes
             assert urgent is first and not other.id
         with pool.process(urgent=False) as other:
             assert other is not first
+
+
+def test_processes_that_have_worked_wait_for_the_next_calls_in_place_of_new_ones() -> None:
+    pool = ProcessPool()
+    pool.preload(__name__)
+    with closing(pool):
+        for _ in range(2):
+            with ExitStack() as calls:
+                used = [calls.enter_context(pool.process()) for _ in range(_MOST)]
+                assert [one.call(doubled, [n], ROOMY) for n, one in enumerate(used)] == [2 * n for n in range(_MOST)]
+                found = {one.id for one in used}
+            assert len(pool._idle) == _MOST
+        with ExitStack() as calls:
+            assert {calls.enter_context(pool.process()).id for _ in range(_MOST)} == found
 
 
 def test_a_process_over_its_limit_is_killed_where_allocations_do_not_fail(
