@@ -96,8 +96,8 @@ class ProcessPool:
             self.warm()
 
     def _put_back(self, process: ChildProcess) -> ChildProcess | None:
-        """Have a process wait for its next call, or one that has not worked yet make room for it. Returns the one that
-        is to end. Under the lock."""
+        """Have a process wait for its next call. Returns the one that is to end: where enough wait, one that has not
+        worked yet, or else this one. Under the lock."""
         alike = [one for one in self._idle if one.niceness == process.niceness]
         if not process.fit or self._closed:
             ends: ChildProcess | None = process
