@@ -12,9 +12,12 @@ from functools import cache, lru_cache
 
 import duckdb
 
+from qoop.catalog.by_text import LONG
 from qoop.catalog.opening import OPENS_ON_IMPORT, open_duckdb, take_default
 
 _COMMON = frozenset(("BOOLEAN", "INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP"))
+_MOST_QUERIES = 64
+_queries: dict[str, duckdb.Statement] = {}  # by their texts
 _lock = threading.Lock()
 _default = False
 
@@ -35,6 +38,21 @@ def parsed(text: str) -> list[duckdb.Statement]:
     """The statements of a text. Raises duckdb.Error where it cannot be parsed."""
     with _lock:
         return _duckdb().extract_statements(text)
+
+
+def remember(text: str, statement: duckdb.Statement) -> None:
+    """A query has been parsed, which DuckDB need not do again. text: its own, perhaps without the end."""
+    if len(text) > LONG or not statement.query.startswith(text):  # else errors would show other places
+        return
+    if len(_queries) >= _MOST_QUERIES:
+        _queries.clear()
+    _queries[text] = statement
+
+
+def known_query(text: str) -> duckdb.Statement | None:
+    """The query of a text as it was parsed before, which any connection takes in place of the text. None: it was not
+    parsed lately."""
+    return _queries.get(text)
 
 
 def is_several(statement: duckdb.Statement) -> bool:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
+from qoop.catalog.duckdb_introspection import known_query
 from qoop.catalog.errors import BindError, FunctionError, ParseError, QueryError
 from qoop.catalog.functions.function import UserFunction
 from qoop.catalog.functions.registry import Functions
@@ -382,6 +383,11 @@ class Binder:
         return tuple((str(name), str(type_)) for name, type_, *_ in rows)
 
     def _described(self, text: str) -> list[tuple[object, ...]]:
+        query = None if self._settings else known_query(text)  # DuckDB 2.0 parses by its options
+        if query is not None:
+            with suppress(duckdb.Error):  # DESCRIBE has the same, with the place
+                relation = self._synced().sql(query)
+                return list(zip(relation.columns, map(str, relation.types), strict=True))
         rows = self._synced().execute(f"DESCRIBE {text}").fetchall()
         if not _DESCRIBES_OTHER_CASE or not _has_other_case(text, [str(row[0]) for row in rows]):
             return rows

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import duckdb
 
 from qoop.catalog.by_text import by_text
-from qoop.catalog.duckdb_introspection import is_several, parsed, type_of
+from qoop.catalog.duckdb_introspection import is_several, parsed, remember, type_of
 from qoop.catalog.errors import ParseError, QueryError
 from qoop.catalog.lexer import LexedText, known_text, lexed, rare, without_end
 from qoop.catalog.value import value
@@ -103,11 +103,12 @@ class ShowFunctions:
 
 @value
 class _Parsed:
-    """A statement as DuckDB's parser sees it. parameters: their names."""
+    """A statement as DuckDB's parser sees it. parameters: their names. whole: DuckDB's object of it, if known."""
 
     type: duckdb.StatementType
     query: str
     parameters: frozenset[str]
+    whole: duckdb.Statement | None = None
 
 
 Made = CreateView | CreateTable | CreateEmpty | ChangeTable | Rename | Drop | CopyTo | OfMaterialized
@@ -195,7 +196,7 @@ def _parsed(text: str) -> list[_Parsed]:
         raise ParseError(str(error)) from error
     if not found:
         raise QueryError("there is no statement in the text")
-    return [_Parsed(type_of(item), item.query, frozenset(item.named_parameters)) for item in found]
+    return [_Parsed(type_of(item), item.query, frozenset(item.named_parameters), item) for item in found]
 
 
 def _pragma(text: str) -> _Parsed:
@@ -276,7 +277,10 @@ def _statement(item: _Parsed) -> Statement:
     if item.parameters:
         raise QueryError("the text has parameters ($1, $name or ?) and no values for them")
     if item.type == duckdb.StatementType.SELECT and _IS_QUERY.match(item.query):
-        return Query(without_end(item.query))  # at once, for the text may be long
+        text = without_end(item.query)
+        if item.whole is not None:
+            remember(text, item.whole)
+        return Query(text)  # at once, for the text may be long
     statement = lexed(item.query).without_end
     words = Words(statement)
     if item.type == duckdb.StatementType.SELECT:
