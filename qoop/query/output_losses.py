@@ -60,6 +60,12 @@ LONGEST_PART = 0.9
 HOPELESS = 100.0
 """The factor for a task that takes longer than a life: it may never end."""
 
+MOST_UNDERESTIMATED = 4.0
+"""The factor by which tasks may take longer than estimated, at most. Plans for lives that are a smaller part of those
+seen would only have more tasks, and each is cut in other parts than the outputs that exist. What is made in slices
+takes longer for that alone, and to cut it finer each time never ends: query 47 at scale 10 with kills at a mean of a
+fourth of its time took 4.9 times DuckDB's time undisturbed, by cpu seconds, and over 10 times without this bound."""
+
 SHARED_TAKES = 1.8
 """The multiple of its estimate that a task takes which has several slots. Queries 23 and 78 at scale 10 take 1.8 and
 2.3 times as long by plans of one task, and the last task of the usual plan of query 78 some 4 times. Those of one slot
@@ -125,7 +131,7 @@ class OutputLosses:
                 estimates.update((checkpoint_key(stage, part), seconds) for part in range(stage.width))
         estimated = sum(seconds for key, seconds in estimates.items() if key in made)
         factor = sum(seconds for key, seconds in made.items() if key in estimates) / estimated if estimated else 1.0
-        return replace(self, life=self.life / max(1.0, factor))
+        return replace(self, life=self.life / min(MOST_UNDERESTIMATED, max(1.0, factor)))
 
     def wary(self, candidates: Sequence[Candidate], tolerance: float) -> Sequence[Candidate]:
         """The candidates, where plans of one task count as longer if they lose as much with their process as DuckDB's.

@@ -33,13 +33,11 @@ from qoop.engine.storage.manifest import checkpoint_name, manifests
 from qoop.engine.task import CheckpointKey, checkpoint_keys, joined_key
 from qoop.planner.plan import Plan
 from qoop.query.earlier_work import SHORTER
+from qoop.query.output_losses import MOST_UNDERESTIMATED
 from qoop.query.statements.normal_text import normal_text
 from qoop.session.earlier_runs import UNTIL_DONE, EarlierRuns, RunLosses, is_locked
 
 _FORMAT = "qoop-until-done"
-_MOST_UNDERESTIMATED = 4.0
-"""The factor by which tasks may take longer than estimated, at most: plans for lives that are a smaller part of the
-shortest one would only have more tasks, and each is cut in other parts than the outputs that exist."""
 
 
 @value
@@ -106,7 +104,7 @@ class RunLives:
         lasted = self._losses.lives()
         if not lasted:
             return inf
-        return max(min(lasted) / _MOST_UNDERESTIMATED, median(lasted) * 0.5**self.record.fruitless)
+        return max(min(lasted) / MOST_UNDERESTIMATED, median(lasted) * 0.5**self.record.fruitless)
 
     def is_shorter(self, life: float) -> bool:
         """True if the plan was made for much longer lives than this. From now on it is one for these."""

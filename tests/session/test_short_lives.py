@@ -327,4 +327,5 @@ def test_tasks_that_took_longer_than_estimated_make_a_life_shorter() -> None:
     losses = OutputLosses(True, 60.0)
     assert losses.slowed([plan], Resources(1), {key: 3.0}).life == pytest.approx(20.0, rel=0.01)
     assert losses.slowed([plan], Resources(1), {key: 0.1}).life == 60.0
+    assert losses.slowed([plan], Resources(1), {key: 300.0}).life == 15.0, "slices take longer because they are slices"
     assert losses.slowed([plan], Resources(1), {}) == losses
