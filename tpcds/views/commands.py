@@ -90,7 +90,7 @@ def _fresh(options: argparse.Namespace) -> int:
     run = load.LoadOptions(Path(options.data), Path(options.days), options.views, options.seconds, there=options.there)
     with folder_lock(run.staged) as is_mine:
         if not is_mine:
-            raise ConfigError(f"another process uses the days in {run.staged}: its links would change their stamps")
+            raise ConfigError(f"another process uses the days in {run.staged}")
         return _by_hand(run, options.by_hand) if options.by_hand is not None else _by_goals(options, run)
 
 
