@@ -480,10 +480,10 @@ def test_an_engine_that_needs_more_than_the_memory_that_is_left_is_killed_and_st
 
 def test_the_cpus_of_a_machine_are_those_of_its_size(tmp_path: Path) -> None:
     needs_control_groups()
-    sizes = (Size(0.0, 1, 400 << 20), Size(0.4, 2, 400 << 20), Size(0.8, 1, 400 << 20))
-    found = driven(tmp_path, [Up(0.0, math.inf)], 60.0, "--work=1.2", cpus=2, sizes=sizes)
-    assert json.loads((tmp_path / "cpus").read_text())[-1] == 1
-    assert measures.until_busy(found.events) == [None]  # it sleeps
+    sizes = [Size(0.4 * number, 1 + number % 2, 400 << 20) for number in range(150)]  # whenever the engine is ready
+    found = driven(tmp_path, [Up(0.0, math.inf)], 60.0, "--work=1.2", cpus=2, sizes=tuple(sizes))
+    assert set(json.loads((tmp_path / "cpus").read_text())) == {1, 2}
+    assert set(measures.until_busy(found.events)) == {None}  # it sleeps
 
 
 def test_the_processor_seconds_of_a_process_are_those_of_its_ended_children_too() -> None:

@@ -227,6 +227,7 @@ def test_a_query_that_nobody_fetches_is_cancelled_and_runs_again_for_who_comes_l
     until(lambda: world.entries(text))
     [entry] = world.entries(text)
     assert entry["error"] == "Cancelled: no client has requested the rows within 0.2 s"
+    monkeypatch.setattr("qoop.interfaces.server.flight._UNREAD", 60.0)
     assert client.do_get(info.endpoints[0].ticket, options).read_all().num_rows == 60_000
     client.close()
 
