@@ -149,7 +149,7 @@ def test_a_store_tells_what_was_written_and_what_found_no_space(tmp_path: Path) 
         store.put(facts(number), "job", [ROWS], durable=True)
     store.flush()
     store.close()
-    assert [saved.kept for saved in told] == [True, True, True, False, False]
+    assert sorted(saved.kept for saved in told) == [False, False, True, True, True]  # two are written at a time
     assert all(saved.jobs == ("job",) and saved.behind >= 0 for saved in told)
     assert len(held(tmp_path / "kept")) == 3
 
