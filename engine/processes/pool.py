@@ -62,7 +62,7 @@ class ProcessPool:
     def warm(self) -> None:
         """Have processes that wait for a call."""
         with self._lock:
-            while not self._closed and self._number(0) < _WARM:
+            while not self._closed and len(self._alike(0)) < _WARM:
                 self._idle.append(self._forked())
 
     def pays(self, seconds: float) -> bool:
@@ -82,7 +82,7 @@ class ProcessPool:
         with self._lock:
             process = self._waiting(niceness) or self._forked()
             self._busy.add(process)
-            if not self._number(0) and not self._closed:  # on a full machine one takes longer to come than to work
+            if not self._alike(0) and not self._closed:  # on a full machine one takes longer to come than to work
                 self._idle.append(self._forked())
         process.niceness = niceness
         try:
@@ -98,7 +98,7 @@ class ProcessPool:
     def _put_back(self, process: ChildProcess) -> ChildProcess | None:
         """Have a process wait for its next call. Returns the one that is to end: where enough wait, one that has not
         worked yet, or else this one. Under the lock."""
-        alike = [one for one in self._idle if one.niceness == process.niceness]
+        alike = self._alike(process.niceness)
         if not process.fit or self._closed:
             ends: ChildProcess | None = process
         elif len(self._idle) < _MOST or len(alike) < _WARM:
@@ -147,9 +147,9 @@ class ProcessPool:
         for nursery in nurseries:
             nursery.close()
 
-    def _number(self, niceness: int) -> int:
-        """The number of processes of a niceness that wait for a call."""
-        return sum(process.niceness == niceness for process in self._idle)
+    def _alike(self, niceness: int) -> list[ChildProcess]:
+        """The processes of a niceness that wait for a call."""
+        return [process for process in self._idle if process.niceness == niceness]
 
     def _waiting(self, niceness: int) -> ChildProcess | None:
         """A process that waits for a call, and has the niceness, or else less; those that were killed meanwhile, as

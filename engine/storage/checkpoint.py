@@ -231,7 +231,8 @@ class Store:
                 if entry.jobs and job not in entry.jobs:
                     continue
                 entry.jobs.discard(job)  # none has it if it was read without being held
-                if not entry.jobs and not (entry.durable and entry.busy and entry.saved is None):
+                is_unwritten = entry.durable and entry.saved is None
+                if not entry.jobs and not is_unwritten:
                     idle += [entry.committed.key] if entry.durable else []
                     self._idle(entry)
             self._trim_idle()
@@ -490,7 +491,8 @@ class Store:
         finally:
             with self._lock:
                 entry.busy = False
-                if (mapped or saved) is not None and self._entries.get(entry.committed.key) is entry:
+                is_in_file = mapped is not None or saved is not None
+                if is_in_file and self._entries.get(entry.committed.key) is entry:
                     entry.mapped = mapped
                     self._entries.leave_memory(entry)
 
